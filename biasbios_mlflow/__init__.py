@@ -1,0 +1,1 @@
+"""How accurate an occupation classifier is, and how unfairly it treats women and men."""

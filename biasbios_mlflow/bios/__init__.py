@@ -1,0 +1,1 @@
+"""Bios: occupations, readers and the embedded sample."""

@@ -1,0 +1,1 @@
+"""The counterfactual: the same bio with the other gender's words."""

@@ -1,0 +1,1 @@
+"""Predictions: one file a kind of model, one reader of output forms."""

@@ -1,0 +1,1 @@
+"""Artifacts: tables, figures, html."""

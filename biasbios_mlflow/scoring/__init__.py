@@ -1,0 +1,1 @@
+"""From counts to scores: pure functions, no MLflow tracking."""

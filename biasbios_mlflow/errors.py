@@ -40,8 +40,9 @@ def invalid(thing: str, *, found: object, expected: object, fix: str) -> MlflowE
     >>> error.error_code
     'INVALID_PARAMETER_VALUE'
     """
+    stop = "" if fix.endswith("?") else "."
     return MlflowException(
-        f"{thing}: found {found}, expected {expected}. Fix: {fix}.",
+        f"{thing}: found {found}, expected {expected}. Fix: {fix}{stop}",
         error_code=INVALID_PARAMETER_VALUE,
     )
 

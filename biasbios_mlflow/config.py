@@ -1,0 +1,137 @@
+"""The evaluator's options, checked at the door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pydantic
+
+from biasbios_mlflow.errors import invalid, nearest
+
+__all__ = ["EvaluationConfig"]
+
+# Options of MLflow's own evaluators: with evaluators=None one flat dictionary reaches them all.
+_OPTIONS_OF_MLFLOW = frozenset(
+    {
+        "average",
+        "col_mapping",
+        "explainability_algorithm",
+        "explainability_kernel_link",
+        "explainability_nsamples",
+        "log_explainer",
+        "log_model_explainability",
+        "max_classes_for_multiclass_roc_pr",
+        "pos_label",
+        "retriever_k",
+        "sample_weights",
+    }
+)
+
+
+class EvaluationConfig(pydantic.BaseModel):
+    """Options of one evaluation (``evaluator_config={"biasbios": {...}}``).
+
+    Examples
+    --------
+    >>> EvaluationConfig.parse({"min_cell": 5}).min_cell
+    5
+    >>> EvaluationConfig.parse({"min_cel": 5})
+    Traceback (most recent call last):
+        ...
+    mlflow.exceptions.MlflowException: evaluator_config: found the key 'min_cel', expected one of \
+the options of biasbios. Fix: did you mean 'min_cell'?
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    text_column: str | None = pydantic.Field(
+        None, description="column with the bio; by default the usual names are tried"
+    )
+    occupation_column: str | None = pydantic.Field(
+        None, description="column with the true occupation; by default MLflow's targets"
+    )
+    gender_column: str | None = pydantic.Field(None, description="column with the gender")
+    id_column: str | None = pydantic.Field(None, description="column that names a bio")
+    counterfactual_column: str | None = pydantic.Field(
+        None, description="column with your own counterfactual texts, instead of the swap"
+    )
+    scope: Literal["pronouns", "titles", "words", "names"] = pydantic.Field(
+        "pronouns", description="which gendered words the swap exchanges"
+    )
+    label_names: tuple[str, ...] | None = pydantic.Field(
+        None, description="occupations in the order of their integer ids; by default the 28"
+    )
+    gender_values: dict[Any, Literal["male", "female"]] | None = pydantic.Field(
+        None, description="what other values of the gender column mean"
+    )
+    allow_missing: bool = pydantic.Field(
+        False, description="go on when more than 5 % of the bios are incomplete"
+    )
+    prediction: Literal["auto", "pyfunc"] = pydantic.Field(
+        "auto", description="pyfunc: only the model's own predict, no fast path"
+    )
+    predictions: str | None = pydantic.Field(
+        None, description="which column of a wider model output (or of the data) holds predictions"
+    )
+    counterfactual_predictions: str | None = pydantic.Field(
+        None, description="without a model: column with the predictions on the swapped bios"
+    )
+    window_size: int = pydantic.Field(
+        2048, ge=1, description="bios that go through swap, prediction and counting at a time"
+    )
+    confidence: float = pydantic.Field(0.95, gt=0, lt=1, description="level of the intervals")
+    n_replicates: int = pydantic.Field(
+        10_000, ge=100, description="replicates behind the intervals"
+    )
+    seed: int = pydantic.Field(0, ge=0, description="seed of the replicates")
+    min_cell: int = pydantic.Field(
+        1, ge=1, description="bios of each gender that an occupation needs to be scored"
+    )
+    metric_prefix: str = pydantic.Field("", description="goes in front of biasbios/<metric>")
+    max_flips: int = pydantic.Field(1000, ge=0, description="most rows of flips.csv")
+    log_texts: bool = pydantic.Field(True, description="false: no text leaves the process")
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any] | None) -> EvaluationConfig:
+        """Check a dictionary of options.
+
+        Raises
+        ------
+        MlflowException
+            At an unknown key (with the nearest known one) or a value that does not fit.
+        """
+        options = {k: v for k, v in (options or {}).items() if k not in _OPTIONS_OF_MLFLOW}
+        for key in options:
+            if key not in cls.model_fields:
+                near = nearest(str(key), cls.model_fields)
+                raise invalid(
+                    "evaluator_config",
+                    found=f"the key {key!r}",
+                    expected="one of the options of biasbios",
+                    fix=f"did you mean {near!r}?"
+                    if near
+                    else f"use one of {', '.join(sorted(cls.model_fields))}",
+                )
+        try:
+            return cls.model_validate(dict(options))
+        except pydantic.ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"]))
+            raise invalid(
+                f"evaluator_config[{where!r}]",
+                found=repr(problem["input"]),
+                expected=problem["msg"].removeprefix("Input should be "),
+                fix=cls.model_fields[str(problem["loc"][0])].description or "change it",
+            ) from error
+
+    @classmethod
+    def names_own_option(cls, options: Mapping[str, Any] | None) -> bool:
+        """Tell whether a dictionary holds an option that only this evaluator knows."""
+        return any(key in cls.model_fields and key != "metric_prefix" for key in options or {})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the options as plain JSON values, those at their default included."""
+        loaded: dict[str, Any] = json.loads(self.model_dump_json())
+        return loaded

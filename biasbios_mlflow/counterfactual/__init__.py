@@ -1,1 +1,13 @@
-"""The counterfactual: the same bio with the other gender's words."""
+"""The counterfactual room: the same text with every gendered word exchanged for its counterpart."""
+
+from __future__ import annotations
+
+from biasbios_mlflow.counterfactual.swap import (
+    DIRECTIONS,
+    SCOPES,
+    changed_words,
+    swap_gender,
+    swap_with_directions,
+)
+
+__all__ = ["DIRECTIONS", "SCOPES", "changed_words", "swap_gender", "swap_with_directions"]

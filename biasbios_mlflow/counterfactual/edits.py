@@ -1,0 +1,54 @@
+"""One swapped word, and how a list of them is laid over a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+__all__ = ["FEMALE_TO_MALE", "MALE_TO_FEMALE", "Edit", "apply", "in_case_of"]
+
+# Bits, so that the direction of a text is the OR over its edits.
+MALE_TO_FEMALE = 1
+FEMALE_TO_MALE = 2
+
+
+class Edit(NamedTuple):
+    """Replace ``text[start:end]`` by ``new``."""
+
+    start: int
+    end: int
+    new: str
+    direction: int
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """Return ``text`` with the edits made; they must be in order and must not overlap.
+
+    Examples
+    --------
+    >>> apply("he sang", [Edit(0, 2, "she", MALE_TO_FEMALE)])
+    'she sang'
+    """
+    pieces = []
+    at = 0
+    for start, end, new, _ in edits:
+        pieces.append(text[at:start])
+        pieces.append(new)
+        at = end
+    pieces.append(text[at:])
+    return "".join(pieces)
+
+
+def in_case_of(word: str, new: str) -> str:
+    """Return the lower-case word ``new`` in the case of ``word``: lower, Capitalised or UPPER.
+
+    Examples
+    --------
+    >>> in_case_of("MOTHER", "father"), in_case_of("Mother", "father"), in_case_of("he", "she")
+    ('FATHER', 'Father', 'she')
+    """
+    if word.islower():
+        return new
+    if len(word) > 1 and word.isupper():
+        return new.upper()
+    return new[0].upper() + new[1:]

@@ -1,0 +1,421 @@
+"""Invented bios: a seeded generator with the benchmark's proportions.
+
+Nobody in these texts exists. Every bio is put together from the phrases of ``phrases.tsv``: a
+tab-separated table of kind, occupations that use the phrase (``*`` for all), the gender that uses
+it more often (or nothing), and the text. In a text, ``{kind}`` stands for a phrase of that kind,
+``[a|b]`` for one of the alternatives, ``{he}``, ``{him}``, ``{his}``, ``{hisn}`` (his or hers) and
+``{himself}`` for the pronouns, the other names in braces for facts that stay the same within a
+bio, and ``a~`` for the right one of a and an.
+
+``python -m biasbios_mlflow.bios.invented`` writes the embedded sample anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import importlib.resources
+import lzma
+import math
+import operator
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+import pandas as pd
+
+from biasbios_mlflow.bios.occupations import GENDERS, OCCUPATIONS
+from biasbios_mlflow.errors import invalid
+
+__all__ = ["BENCHMARK_BIOS", "SPLITS", "invent_bios", "sample_bytes"]
+
+BENCHMARK_BIOS: dict[str, tuple[int, int]] = {
+    "accountant": (5652, 2081),
+    "architect": (10113, 2398),
+    "attorney": (32607, 12494),
+    "chiropractor": (2598, 690),
+    "comedian": (2799, 592),
+    "composer": (5600, 918),
+    "dentist": (14479, 5153),
+    "dietitian": (3978, 3689),
+    "dj": (1485, 211),
+    "filmmaker": (7009, 2310),
+    "interior_designer": (1463, 1183),
+    "journalist": (19950, 9873),
+    "model": (7502, 6214),
+    "nurse": (18971, 17236),
+    "painter": (7736, 3543),
+    "paralegal": (1767, 1499),
+    "pastor": (2532, 609),
+    "personal_trainer": (1432, 654),
+    "photographer": (24324, 8689),
+    "physician": (38565, 19579),
+    "poet": (7011, 3441),
+    "professor": (118110, 53290),
+    "psychologist": (18295, 11385),
+    "rapper": (1407, 136),
+    "software_engineer": (6906, 1089),
+    "surgeon": (13273, 1972),
+    "teacher": (16196, 9768),
+    "yoga_teacher": (1663, 1406),
+}
+"""Bios, and women among them, of each occupation in the benchmark.
+
+The 393,423 bios that Ravfogel et al. (2020, "Null It Out", ACL) released.
+"""
+
+SPLITS: dict[str, tuple[int, int]] = {"train": (8000, 24), "test": (4000, 12)}
+"""The sample's splits: bios before rounding up, and the least bios of an occupation and gender."""
+
+# How often a phrase is chosen by the gender it leans to, by both if it leans to none, by the other.
+_LEANING, _NEUTRAL, _OTHER = 5, 3, 1
+
+_PRONOUNS = {
+    "male": {"he": "he", "him": "him", "his": "his", "hisn": "his", "himself": "himself"},
+    "female": {"he": "she", "him": "her", "his": "her", "hisn": "hers", "himself": "herself"},
+    "first": {"he": "I", "him": "me", "his": "my", "hisn": "mine", "himself": "myself"},
+}
+_DOCTORS = {"chiropractor", "dentist", "physician", "professor", "psychologist", "surgeon"}
+_FACTS = {"He", "His", "first", "grad", "last", "later", "mail", "spouse", "web", "years"}
+
+_GENDERED = re.compile(
+    r"\{(?:he|him|his|hisn|himself|His|spouse|first|mail|web)\}"
+    r"|\b(?:s?he|him|hers?|his|(?:grand)?(?:mother|father)s?|wife|mom|alumna|chair(?:wo)?man"
+    r"|sons?|daughters?|sisters?|brothers?|uncle|aunt|nieces)\b"
+)
+# What the first person cannot say as it stands: a verb in the third person singular.
+_THIRD_PERSON = re.compile(
+    r"\{[hH]e\} (?:also |recently |once )?(?!(?:\w+ed|am|began|built|came|did|fell|felt|found|got"
+    r"|grew|had|have|led|ran|set|spent|taught|took|was|went|won|wrote)\b)"
+    r"| (?:and|but|who|now|which) (?:\w+ )?\w+s\b|^(?:holds|is)\b"
+)
+_ARTICLE = re.compile(r"\b([Aa])~ (\W?)(\w+)")
+
+
+_SUBJECT = {"male": ("He", "His"), "female": ("She", "Her")}
+
+# Shares of bios: without any gendered word, up to there or in the first person, with the name in
+# place of most pronouns, about nothing in particular, with a sentence of another occupation,
+# with typographic quotes.
+_NO_GENDER, _FIRST_PERSON, _BY_NAME = 0.015, 0.03, 0.03
+_VAGUE, _TWO_TOPICS, _TYPOGRAPHIC = 0.06, 0.06, 0.35
+# Share of sentences about the work; bounds that share out most of the others.
+_WORK, _VAGUE_WORK = 0.5, 0.1
+_ASIDES = (("hobby", 0.1), ("career", 0.3), ("personal", 0.5), ("contact", 0.6))
+_ORDER = {
+    "education": 1,
+    "work": 1,
+    "filler": 1,
+    "career": 2,
+    "hobby": 3,
+    "personal": 3,
+    "contact": 4,
+}
+
+
+class _Fact(str):
+    """The name of a fact of the bio's subject, to be filled in when the bio is written."""
+
+
+_Phrase: TypeAlias = "tuple[str | _Fact | list[_Phrase], ...]"
+
+
+class _Entry(NamedTuple):
+    """One line of ``phrases.tsv``."""
+
+    occupations: frozenset[str]
+    lean: str
+    text: str
+
+
+@functools.cache
+def _table() -> dict[str, list[_Entry]]:
+    """Read ``phrases.tsv``: the entries of each kind."""
+    source = importlib.resources.files("biasbios_mlflow.bios") / "phrases.tsv"
+    table: dict[str, list[_Entry]] = {}
+    with source.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            occupations = OCCUPATIONS if row["occupations"] == "*" else row["occupations"].split()
+            entry = _Entry(frozenset(occupations), row["lean"], row["text"])
+            table.setdefault(row["kind"], []).append(entry)
+    return table
+
+
+def _in_voice(text: str, voice: str) -> str | None:
+    """Return the text as that voice would have it, or None if the voice cannot say it."""
+    if voice == "none":
+        return None if _GENDERED.search(text) else text
+    if voice == "first":
+        text = re.sub(r"(\{[hH]e\}) has\b", r"\1 have", text)
+        text = re.sub(r"(\{[hH]e\})(?: is\b|'s\b)", r"\1 am", text)
+        if _THIRD_PERSON.search(text):
+            return None
+    return text
+
+
+@functools.cache
+def _phrases(kind: str, occupation: str, gender: str, voice: str) -> list[_Phrase]:
+    """Return the phrases of a kind, each as often as its lean to the gender says."""
+    weights: dict[str, int] = {}
+    for entry in _table()[kind]:
+        text = _in_voice(entry.text, voice) if occupation in entry.occupations else None
+        if text is not None:
+            weight = {gender: _LEANING, "": _NEUTRAL}.get(entry.lean, _OTHER)
+            weights[text] = max(weight, weights.get(text, 0))
+    options: list[_Phrase] = []
+    for text, weight in weights.items():
+        phrase = _parse(text, occupation, gender, voice)
+        if [] not in phrase:
+            options += [phrase] * weight
+    return options
+
+
+def _parse(text: str, occupation: str, gender: str, voice: str) -> _Phrase:
+    """Turn a phrase's text into literals, facts and lists of alternatives."""
+    pronouns = _PRONOUNS["first" if voice == "first" else gender]
+    # The alternatives being read, the innermost last; the outermost has only one.
+    levels: list[list[list[str | _Fact | list[_Phrase]]]] = [[[]]]
+    for token in re.split(r"(\{\w+\}|[\[|\]])", text):
+        name = token[1:-1]
+        if token == "[":
+            levels.append([[]])
+        elif token == "|":
+            levels[-1].append([])
+        elif token == "]":
+            alternatives = [tuple(nodes) for nodes in levels.pop()]
+            levels[-1][-1].append(alternatives)
+        elif not token.startswith("{"):
+            levels[-1][-1].append(token)
+        elif name in pronouns:
+            levels[-1][-1].append(pronouns[name])
+        elif name in _FACTS:
+            levels[-1][-1].append(_Fact(name))
+        else:
+            levels[-1][-1].append(_phrases(name, occupation, gender, voice))
+    return tuple(levels[0][0])
+
+
+class _Writer:
+    """Writes one bio: knows its subject's facts and what was said already."""
+
+    def __init__(self, draw: Callable[[], float], occupation: str, gender: str) -> None:
+        self.draw, self.occupation, self.gender = draw, occupation, gender
+        self.said: set[int] = set()
+        self.facts: dict[str, str] = {}
+        first, last = self.phrase(f"{gender}_first"), self.phrase("surname")
+        spouse = "wife" if gender == "male" else "husband"
+        partner = self.phrase("female_first" if gender == "male" else "male_first")
+        graduated = 1976 + int(draw() * 36)
+        self.facts = {
+            "first": first,
+            "last": last,
+            "spouse": f"{spouse} {partner}",
+            "grad": str(graduated),
+            "later": str(graduated + 2 + int(draw() * 6)),
+            "years": str(max(5, 2019 - graduated - int(draw() * 6))),
+            "web": (first + last).lower(),
+            "mail": f"{first}.{last}@{last}.example".lower(),
+        }
+        if occupation in _DOCTORS and draw() < 0.6:
+            self.name = f"Dr. {last}"
+        elif draw() < 0.5:
+            self.name = first
+        else:
+            self.name = f"Mr. {last}" if gender == "male" else f"Ms. {last}"
+
+    def phrase(self, kind: str, voice: str = "third", occupation: str | None = None) -> str:
+        """Write a phrase of a kind."""
+        about = occupation or self.occupation
+        options = _phrases(kind, about, self.gender, voice)
+        # Some kinds have nothing to say without a gender; the work always has.
+        options = options or _phrases("work", about, self.gender, voice)
+        words: list[str] = []
+        self._write(self._choose(options), words)
+        return "".join(words)
+
+    def _choose(self, options: list[_Phrase]) -> _Phrase:
+        """Choose an option, one that this bio has not had if there is one."""
+        start = int(self.draw() * len(options))
+        option = options[start]
+        if id(option) in self.said:
+            for option in options[start + 1 :] + options[:start]:
+                if id(option) not in self.said:
+                    break
+        self.said.add(id(option))
+        return option
+
+    def _write(self, phrase: _Phrase, words: list[str]) -> None:
+        for node in phrase:
+            if type(node) is str:
+                words.append(node)
+            elif isinstance(node, list):
+                self._write(self._choose(node), words)
+            else:
+                words.append(self.facts[node])
+
+    def bio(self) -> str:
+        """Write the bio."""
+        draw, facts = self.draw, self.facts
+        style = draw()
+        voice = "none" if style < _NO_GENDER else "first" if style < _FIRST_PERSON else "third"
+        name_rate = 0.8 if style > 1 - _BY_NAME else 0.1
+        work_rate = _VAGUE_WORK if draw() < _VAGUE else _WORK
+        length = 42 + 34 * draw()
+        other = OCCUPATIONS[int(draw() * len(OCCUPATIONS))] if draw() < _TWO_TOPICS else None
+
+        kinds = ["education" if draw() < 0.4 else "work" if draw() < work_rate else "filler"]
+        sentences: list[tuple[int, str]] = []
+        count = 0
+        while count < length:
+            if sentences:
+                kinds.append(self._next_kind(work_rate, kinds))
+            kind = kinds[-1]
+            now = "third" if voice == "first" and not sentences and draw() < 0.5 else voice
+            if now == "first":
+                facts["He"], facts["His"] = "I", "My"
+            elif now == "none" or (sentences and draw() < name_rate):
+                facts["He"] = self.name if now == "third" else facts["last"]
+                facts["His"] = facts["He"] + "'s"
+            else:
+                facts["He"], facts["His"] = _SUBJECT[self.gender]
+            topic = other if kind == "work" and sentences else None
+            sentence = self.phrase(kind, now, topic)
+            if topic:
+                other = None
+            count += sentence.count(" ") + 1
+            sentences.append((_ORDER[kind] if sentences else 0, sentence))
+        sentences.sort(key=operator.itemgetter(0))
+        text = " ".join(sentence for _, sentence in sentences)
+        if "~" in text:
+            text = _ARTICLE.sub(_article, text)
+        if draw() < _TYPOGRAPHIC:
+            return text.replace("'", "’")
+        return text.replace("“", '"').replace("”", '"')
+
+    def _next_kind(self, work_rate: float, before: list[str]) -> str:
+        if self.draw() < work_rate:
+            return "work"
+        share = self.draw()
+        for kind, bound in _ASIDES:
+            if share < bound and kind not in before:
+                return kind
+        return "filler"
+
+
+def _article(match: re.Match[str]) -> str:
+    """Write "a~" before a word as "a" or "an", by the sound the word begins with."""
+    article, quote, word = match.groups()
+    vowel = (
+        word[0] in "AEFHILMNORSX"
+        if word.isupper() or len(word) == 1
+        else word[0].lower() in "aeiou" and not word.lower().startswith(("uni", "one", "eu", "use"))
+    )
+    return f"{article}{'n' if vowel else ''} {quote}{word}"
+
+
+def _cells(n: int | None, split: str) -> list[tuple[str, str, int]]:
+    """Return how many bios each occupation and gender gets."""
+    total = sum(bios for bios, _ in BENCHMARK_BIOS.values())
+    if n is None:
+        size, least = SPLITS[split]
+        cells = []
+        for occupation, (bios, women) in BENCHMARK_BIOS.items():
+            share = women / bios
+            count = max(round(size * bios / total), math.ceil(least / min(share, 1 - share)))
+            female = round(count * share)
+            cells += [(occupation, "male", count - female), (occupation, "female", female)]
+        return cells
+    # Largest remainders: the counts sum to n and are each within one of the exact share.
+    exact = [
+        (occupation, gender, n * (bios - women if gender == "male" else women))
+        for occupation, (bios, women) in BENCHMARK_BIOS.items()
+        for gender in GENDERS
+    ]
+    missing = n - sum(count // total for _, _, count in exact)
+    by_remainder = sorted(range(len(exact)), key=lambda i: (-(exact[i][2] % total), i))
+    rounded_up = set(by_remainder[:missing])
+    return [
+        (occupation, gender, count // total + (i in rounded_up))
+        for i, (occupation, gender, count) in enumerate(exact)
+    ]
+
+
+def invent_bios(
+    n: int | None = None, *, seed: int = 0, split: Literal["train", "test"] = "train"
+) -> pd.DataFrame:
+    """Invent bios with the benchmark's occupations and shares of women.
+
+    Parameters
+    ----------
+    n : int, optional
+        Number of bios, shared out in the benchmark's proportions. By default as many as the
+        embedded sample has in that split: the benchmark's proportions, but in every occupation
+        as many bios as it takes for at least 24 (train) or 12 (test) of each gender.
+    seed : int, default 0
+        The same seed gives the same bios on every platform and Python version.
+    split : {"train", "test"}, default "train"
+        Different splits are different bios.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``hard_text`` (str, 40 to 90 words), ``profession`` (a name of ``OCCUPATIONS``)
+        and ``gender`` ("male" or "female"), in random order, without duplicates.
+
+    Raises
+    ------
+    mlflow.exceptions.MlflowException
+        If ``n`` is negative or ``split`` unknown.
+
+    Examples
+    --------
+    >>> bios = invent_bios(1000)
+    >>> bios["profession"].value_counts().idxmax()
+    'professor'
+    """
+    if split not in SPLITS:
+        raise invalid("split", found=repr(split), expected="'train' or 'test'", fix="use one")
+    if n is not None and n < 0:
+        raise invalid("n", found=n, expected="a number of bios, 0 or more", fix="ask for more")
+    # Only random() gives the same numbers in every Python version.
+    draw = random.Random(f"{seed}/{split}").random
+    cells = [cell for *cell, count in _cells(n, split) for _ in range(count)]
+    order = [draw() for _ in cells]
+    rows = []
+    texts: set[str] = set()
+    for _, (occupation, gender) in sorted(zip(order, cells, strict=True), key=lambda row: row[0]):
+        title = occupation.replace("_", " ")
+        while True:
+            text = _Writer(draw, occupation, gender).bio()
+            if (
+                text not in texts
+                and text.count(" ") < 90
+                and title not in text[: text.index(". ")].lower()
+            ):
+                break
+        texts.add(text)
+        rows.append((text, occupation, gender))
+    return pd.DataFrame(rows, columns=["hard_text", "profession", "gender"])
+
+
+def sample_bytes() -> bytes:
+    """Return the sample's two splits as tab-separated lines: split, occupation, gender, text."""
+    lines = [
+        "\t".join((split, row.profession, row.gender, row.hard_text))
+        for split in SPLITS
+        for row in invent_bios(split=split).itertuples(index=False)
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def main() -> None:
+    """Write the embedded sample anew."""
+    path = Path(__file__).with_name("sample.tsv.xz")
+    path.write_bytes(lzma.compress(sample_bytes(), preset=9 | lzma.PRESET_EXTREME))
+    print(f"{path.name}: {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""The formulas of the metrics, one pure function each, from arrays of counts.
+
+Arrays have a gender axis of length 2 (male first) and an occupation axis of length K last, and may
+have leading axes (replicates). What cannot be computed is NaN; `biasbios_mlflow.scoring.scores`
+leaves it out and says why.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special, stats
+
+__all__ = [
+    "accuracy",
+    "accuracy_by_gender",
+    "balanced_accuracy",
+    "balanced_accuracy_ovr",
+    "false_positives",
+    "gap_abs",
+    "gap_abs_noise_floor",
+    "gap_mean_square",
+    "gap_rms",
+    "gap_rms_debiased",
+    "gap_rms_noise_floor",
+    "gap_variance",
+    "rate_gap",
+    "rates",
+    "scored_occupations",
+    "share",
+]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[Any]
+
+
+def share(part: npt.ArrayLike, whole: npt.ArrayLike) -> FloatArray:
+    """Divide counts; NaN where ``whole`` is 0.
+
+    Examples
+    --------
+    >>> share([1, 0], [4, 0]).tolist()
+    [0.25, nan]
+    """
+    top, bottom = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    out = np.full(np.broadcast_shapes(top.shape, bottom.shape), np.nan)
+    np.divide(top, bottom, out=out, where=bottom > 0)
+    return out
+
+
+def accuracy(hits: Numbers, bios: Numbers) -> FloatArray:
+    """Share of bios predicted right; shapes (..., 2, K) to (...).
+
+    Examples
+    --------
+    >>> float(accuracy(np.array([[2, 1], [1, 0]]), np.array([[2, 2], [2, 2]])))
+    0.5
+    """
+    return share(hits.sum(axis=(-2, -1)), bios.sum(axis=(-2, -1)))
+
+
+def accuracy_by_gender(hits: Numbers, bios: Numbers) -> FloatArray:
+    """Share of bios of each gender predicted right; shapes (..., 2, K) to (..., 2)."""
+    return share(hits.sum(axis=-1), bios.sum(axis=-1))
+
+
+def balanced_accuracy(hits: Numbers, bios: Numbers) -> FloatArray:
+    """Unweighted mean of recall over the occupations present; shapes (..., 2, K) to (...).
+
+    Equals ``sklearn.metrics.balanced_accuracy_score``.
+
+    Examples
+    --------
+    >>> float(balanced_accuracy(np.array([[2, 0], [1, 0]]), np.array([[2, 1], [2, 0]])))
+    0.375
+    """
+    return _mean(share(hits.sum(axis=-2), bios.sum(axis=-2)), bios.sum(axis=-2) > 0)
+
+
+def balanced_accuracy_ovr(hits: Numbers, predicted: Numbers, bios: Numbers) -> FloatArray:
+    """Mean over the occupations present of (sensitivity + specificity) / 2, one against the rest.
+
+    The multiclass reading of balanced accuracy that averages two-class balanced accuracies. NaN
+    with fewer than two occupations: there is no rest. Shapes (..., 2, K) to (...).
+
+    Examples
+    --------
+    >>> hits, bios = np.array([[2, 0], [1, 0]]), np.array([[2, 1], [2, 0]])
+    >>> float(balanced_accuracy_ovr(hits, np.array([[3, 0], [1, 1]]), bios))
+    0.375
+    """
+    n, right = bios.sum(axis=-2), hits.sum(axis=-2)
+    rest = n.sum(axis=-1, keepdims=True) - n
+    specificity = 1 - share(predicted.sum(axis=-2) - right, rest)
+    return _mean((share(right, n) + specificity) / 2, n > 0)
+
+
+def scored_occupations(bios: Numbers, min_cell: int = 1) -> BoolArray:
+    """Say which occupations hold at least ``min_cell`` bios of each gender; (2, K) to (K,)."""
+    return np.asarray((bios >= max(min_cell, 1)).all(axis=-2))
+
+
+def rates(hits: Numbers, bios: Numbers) -> FloatArray:
+    """TPR of each gender and occupation; with false positives and negatives, FPR. NaN if empty."""
+    return share(hits, bios)
+
+
+def rate_gap(hits: Numbers, bios: Numbers) -> FloatArray:
+    """Rate of male bios minus rate of female bios; shapes (..., 2, K) to (..., K).
+
+    Examples
+    --------
+    >>> rate_gap(np.array([[3, 1], [1, 1]]), np.array([[4, 2], [2, 0]])).tolist()
+    [0.25, nan]
+    """
+    both = rates(hits, bios)
+    return np.asarray(both[..., 0, :] - both[..., 1, :])
+
+
+def false_positives(
+    hits: Numbers, predicted: Numbers, bios: Numbers
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Count false positives and negatives of each gender and occupation; all shapes (..., 2, K).
+
+    Negatives of an occupation are the bios of all other occupations; the FPR is their quotient.
+    """
+    return predicted - hits, bios.sum(axis=-1, keepdims=True) - bios
+
+
+def gap_rms(gap: FloatArray, scored: BoolArray) -> FloatArray:
+    """Root mean square of the gaps of the scored occupations; shapes (..., K) to (...).
+
+    De-Arteaga et al. 2019 and Romanov et al. 2019 call it GAP RMS.
+
+    Examples
+    --------
+    >>> float(gap_rms(np.array([0.5, -0.5, 0.9]), np.array([True, True, False])))
+    0.5
+    """
+    return np.sqrt(_mean(np.square(gap), scored))
+
+
+def gap_abs(gap: FloatArray, scored: BoolArray) -> FloatArray:
+    """Mean absolute gap of the scored occupations; shapes (..., K) to (...).
+
+    Examples
+    --------
+    >>> float(gap_abs(np.array([0.25, -0.5, 0.9]), np.array([True, True, False])))
+    0.375
+    """
+    return _mean(np.abs(gap), scored)
+
+
+def gap_variance(hits: Numbers, bios: Numbers) -> FloatArray:
+    """Estimate the variance of each gap, p(1 − p)/(n − 1) summed over the genders.
+
+    Unbiased for binomial cells; shapes (..., 2, K) to (..., K).
+
+    A gender with a single bio has no such estimate; there p(1 − p) is estimated from both genders
+    together, which is unbiased when there is no gap.
+    """
+    p = rates(hits, bios)
+    n = bios.sum(axis=-2)
+    pooled = share(hits.sum(axis=-2), n)
+    pooled = pooled * (1 - pooled) * share(n, n - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = p * (1 - p) / (bios - 1)
+    return np.asarray(np.where(bios > 1, own, pooled[..., None, :]).sum(axis=-2))
+
+
+def gap_mean_square(hits: Numbers, bios: Numbers, scored: BoolArray) -> FloatArray:
+    """Unbiased estimate of the mean square gap, mean(d² − v) over scored occupations.
+
+    d is the gap, v its estimated variance (`gap_variance`); it can be negative. Shapes (..., 2, K)
+    to (...). After Lum, Zhang & Bower, "De-biasing 'bias' measurement", FAccT 2022.
+    """
+    return _mean(np.square(rate_gap(hits, bios)) - gap_variance(hits, bios), scored)
+
+
+def gap_rms_debiased(hits: Numbers, bios: Numbers, scored: BoolArray) -> FloatArray:
+    """Root of the mean square gap less what chance adds to it, 0 if chance explains all of it.
+
+    Examples
+    --------
+    >>> hits, bios = np.array([[9], [2]]), np.array([[10], [10]])
+    >>> round(float(gap_rms_debiased(hits, bios, np.array([True]))) ** 2, 6)
+    0.462222
+    """
+    return np.sqrt(np.maximum(gap_mean_square(hits, bios, scored), 0.0))
+
+
+def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:
+    """Compute the expected `gap_abs` of a model without any gap, given the cell sizes; shapes (2, K).
+
+    Each occupation's TPR is that of both genders together.
+
+    Examples
+    --------
+    >>> round(
+    ...     gap_abs_noise_floor(np.array([[5], [5]]), np.array([[10], [10]]), np.array([True])), 2
+    ... )
+    0.18
+    """
+    if not scored.any():
+        return float("nan")
+    return float(
+        np.mean([np.sum(w * _mean_abs(c, s)) for c, w, s in _null_gaps(hits, bios, scored)])
+    )
+
+
+def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:
+    """Compute the expected `gap_rms` of a model without any gap, given the cell sizes; shapes (2, K).
+
+    As for `gap_abs_noise_floor`. With S the sum of squared gaps over the occupations,
+    E √S = ∫ (1 − E exp(−tS)) t^(−3/2) dt / (2√π) over t > 0, and E exp(−tS) is a product over the
+    occupations; the integral is taken over log t.
+
+    Examples
+    --------
+    >>> round(
+    ...     gap_rms_noise_floor(np.array([[5], [5]]), np.array([[10], [10]]), np.array([True])), 2
+    ... )
+    0.18
+    """
+    if not scored.any():
+        return float("nan")
+    null = _null_gaps(hits, bios, scored)
+    mean_square = float(sum(np.sum(w * np.square(c)) + s**2 for c, w, s in null))
+    if mean_square == 0:
+        return 0.0
+    low, high = -9.0, 13.0
+    nodes, weights = np.polynomial.legendre.leggauss(48)
+    log_t = (high - low) / 2 * nodes + (high + low) / 2
+    t = np.append(np.exp(log_t), np.exp(high)) / mean_square
+    log_laplace = np.zeros(len(t))
+    for c, w, s in null:
+        # For normal noise of variance s² around c: E exp(−t(c + sZ)²).
+        widened = 1 + 2 * t * s**2
+        log_laplace += np.log(np.exp(-np.outer(t / widened, np.square(c))) @ w / np.sqrt(widened))
+    rest = -np.expm1(log_laplace)
+    middle = (high - low) / 2 * np.sum(weights * rest[:-1] * np.exp(-log_t / 2))
+    tails = 2 * np.exp(low / 2) + 2 * rest[-1] * np.exp(-high / 2)
+    root = (middle + tails) / (2 * np.sqrt(np.pi))
+    return float(root * np.sqrt(mean_square / scored.sum()))
+
+
+_HALF_SUPPORT = (
+    20  # a binomial with more support than this on each side of its mean is taken as normal
+)
+
+
+def _null_gaps(
+    hits: Numbers, bios: Numbers, scored: BoolArray
+) -> list[tuple[FloatArray, FloatArray, float]]:
+    """Distribution of each scored occupation's gap when both genders share its TPR.
+
+    Each is a mixture of normals: centres c with weights w and one standard deviation s. Small
+    binomials are enumerated in the centres, large ones are the normal part. The pooled variance
+    estimate is biased by 1 − 1/N; the factor on c and s undoes that.
+    """
+    n = bios[:, scored]
+    total = n.sum(axis=0)
+    p = hits[:, scored].sum(axis=0) / total
+    unbias = np.sqrt(total / np.maximum(total - 1, 1))
+    variance = p * (1 - p) / n
+    enumerated = 6 * np.sqrt(variance) * n <= _HALF_SUPPORT
+    around = np.arange(-_HALF_SUPPORT, _HALF_SUPPORT + 1)
+    x = np.rint(n * p)[..., None] + around
+    pmf = stats.binom.pmf(x, n[..., None], p[:, None])
+    pmf /= pmf.sum(axis=-1, keepdims=True)
+    deviation = x / n[..., None] - p[:, None]
+    pmf[~enumerated], deviation[~enumerated] = around == 0, 0.0
+    normal = np.sqrt(np.where(enumerated, 0.0, variance).sum(axis=0))
+    gaps = []
+    for k in range(n.shape[1]):
+        weight = np.multiply.outer(pmf[0, k], pmf[1, k]).ravel()
+        centre = np.subtract.outer(deviation[0, k], deviation[1, k]).ravel()
+        kept = weight > 1e-12
+        gaps.append((centre[kept] * unbias[k], weight[kept], float(normal[k] * unbias[k])))
+    return gaps
+
+
+def _mean_abs(centre: FloatArray, sd: float) -> FloatArray:
+    """Mean of |centre + sd · Z| for a standard normal Z (the folded normal distribution)."""
+    if sd == 0:
+        return np.abs(centre)
+    z = centre / sd
+    return np.asarray(
+        sd * np.sqrt(2 / np.pi) * np.exp(-np.square(z) / 2) + centre * special.erf(z / np.sqrt(2))
+    )
+
+
+def _mean(values: FloatArray, where: Numbers) -> FloatArray:
+    count = where.sum(axis=-1)
+    total = np.where(where, values, 0.0).sum(axis=-1)
+    return share(total, count)

@@ -1,0 +1,367 @@
+"""What happened to each bio: the rows that counts are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from biasbios_mlflow.bios.occupations import GENDERS
+from biasbios_mlflow.errors import invalid
+
+__all__ = ["CTF_READINGS", "Outcomes", "ctf_values"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+CTF_READINGS = ("ctf", "ctf_true_class", "ctf_all_classes", "ctf_gap")
+"""The readings of the CTF score, in the order of the columns of ``Outcomes.ctf``."""
+
+# Softmax in half precision can overshoot 1 by about 1e-3.
+_PROBABILITY_TOLERANCE = 2e-3
+
+_GENDER_CODES = {"male": 0, "m": 0, "0": 0, "female": 1, "f": 1, "1": 1}
+
+
+def ctf_values(
+    probabilities: npt.ArrayLike,
+    counterfactual_probabilities: npt.ArrayLike,
+    predictions: IntArray,
+    occupations: IntArray,
+) -> dict[str, FloatArray]:
+    """Compute every reading of the CTF score for each bio: the one place with these formulas.
+
+    With d the change of a probability from the bio to its gender-swapped copy, the population
+    variance (ddof 0) over the two variants is (d / 2)².
+
+    Parameters
+    ----------
+    probabilities, counterfactual_probabilities : array of shape (n, K)
+        Class probabilities of the bio and of its counterfactual, columns in label order.
+    predictions : int array of shape (n,)
+        Code of the predicted occupation of the original bio. A code outside ``0 .. K - 1`` (a label
+        outside the label set) has no probability: all four values of that bio are NaN.
+    occupations : int array of shape (n,)
+        Code of the true occupation.
+
+    Returns
+    -------
+    dict of str to float array of shape (n,)
+        ``ctf``: variance of the probability of the predicted occupation; ``ctf_true_class``: of the
+        true occupation; ``ctf_all_classes``: summed over all classes; ``ctf_gap``: absolute
+        difference of the probability of the predicted occupation (the CTF gap of Garg et al. 2018,
+        https://arxiv.org/abs/1809.10610, for one counterfactual).
+
+    Examples
+    --------
+    >>> values = ctf_values([[0.75, 0.25]], [[0.25, 0.75]], np.array([0]), np.array([1]))
+    >>> {name: float(value[0]) for name, value in values.items()}
+    {'ctf': 0.0625, 'ctf_true_class': 0.0625, 'ctf_all_classes': 0.125, 'ctf_gap': 0.5}
+    """
+    # One memory layout, so that a row's sum does not depend on the chunk it came in.
+    change = np.subtract(counterfactual_probabilities, probabilities, dtype=np.float64, order="C")
+    n_labels = change.shape[1]
+    rows = np.arange(len(change))
+    known = (predictions >= 0) & (predictions < n_labels)
+    predicted = np.where(known, change[rows, np.where(known, predictions, 0)], np.nan)
+    true_class = np.where(known, change[rows, occupations], np.nan)
+    total = np.where(known, np.square(change, out=change).sum(axis=1), np.nan)
+    return {
+        "ctf": np.square(predicted / 2),
+        "ctf_true_class": np.square(true_class / 2),
+        "ctf_all_classes": total / 4,
+        "ctf_gap": np.abs(predicted),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Gender, occupation, predictions and CTF values of each bio.
+
+    Parameters
+    ----------
+    labels : tuple of str
+        The K occupations; codes count from 0 in this order.
+    genders, occupations, predictions : int arrays of shape (n,)
+        Gender 0 is male, 1 female. Predictions outside ``0 .. K - 1`` are labels outside the label
+        set; give different ones different codes where they can be told apart.
+    counterfactual_predictions : int array of shape (n,), optional
+        Prediction for the gender-swapped copy.
+    changed : bool array of shape (n,), optional
+        Whether the swap changed the text.
+    ctf : float array of shape (n, 4), optional
+        Values of `ctf_values`, columns as in `CTF_READINGS`; NaN where a bio has none.
+    ids : array of shape (n,), optional
+        What identifies a bio; compared when two models are compared.
+
+    Examples
+    --------
+    >>> outcomes = Outcomes.from_labels(["poet", "nurse"], ["M", "F"], ["poet", "poet"])
+    >>> outcomes.labels, outcomes.predictions.tolist(), len(outcomes)
+    (('nurse', 'poet'), [1, 1], 2)
+    """
+
+    labels: tuple[str, ...]
+    genders: IntArray
+    occupations: IntArray
+    predictions: IntArray
+    counterfactual_predictions: IntArray | None = None
+    changed: BoolArray | None = None
+    ctf: FloatArray | None = None
+    ids: npt.NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.genders)
+
+    @classmethod
+    def from_codes(
+        cls,
+        *,
+        genders: npt.ArrayLike,
+        occupations: npt.ArrayLike,
+        predictions: npt.ArrayLike,
+        counterfactual_predictions: npt.ArrayLike | None = None,
+        probabilities: npt.ArrayLike | None = None,
+        counterfactual_probabilities: npt.ArrayLike | None = None,
+        changed: npt.ArrayLike | None = None,
+        ids: npt.ArrayLike | None = None,
+        labels: Sequence[str],
+    ) -> Outcomes:
+        """Build from codes and probability matrices that are known to be right.
+
+        Parameters are those of the class; ``probabilities`` and ``counterfactual_probabilities`` of
+        shape (n, K) become the CTF values when both are there. Nothing is checked but the lengths;
+        `from_labels` is the checked door.
+        """
+        columns = {
+            "genders": np.asarray(genders, dtype=np.int64),
+            "occupations": np.asarray(occupations, dtype=np.int64),
+            "predictions": np.asarray(predictions, dtype=np.int64),
+        }
+        counterfactual = changed_flags = ctf = identity = None
+        if counterfactual_predictions is not None:
+            counterfactual = np.asarray(counterfactual_predictions, dtype=np.int64)
+        if changed is not None:
+            changed_flags = np.asarray(changed, dtype=np.bool_)
+        if probabilities is not None and counterfactual_probabilities is not None:
+            values = ctf_values(
+                probabilities,
+                counterfactual_probabilities,
+                columns["predictions"],
+                columns["occupations"],
+            )
+            ctf = np.column_stack([values[name] for name in CTF_READINGS])
+        if ids is not None:
+            identity = np.asarray(ids)
+        for name, column in {
+            **columns,
+            "counterfactual_predictions": counterfactual,
+            "changed": changed_flags,
+            "ids": identity,
+            "probabilities": ctf,
+        }.items():
+            if column is not None:
+                _check_length(name, len(column), len(columns["genders"]))
+        return cls(
+            labels=tuple(labels),
+            **columns,
+            counterfactual_predictions=counterfactual,
+            changed=changed_flags,
+            ctf=ctf,
+            ids=identity,
+        )
+
+    @classmethod
+    def from_labels(
+        cls,
+        occupations: npt.ArrayLike,
+        genders: npt.ArrayLike,
+        predictions: npt.ArrayLike,
+        counterfactual_predictions: npt.ArrayLike | None = None,
+        *,
+        probabilities: npt.ArrayLike | None = None,
+        counterfactual_probabilities: npt.ArrayLike | None = None,
+        changed: npt.ArrayLike | None = None,
+        ids: npt.ArrayLike | None = None,
+        labels: Sequence[object] | None = None,
+    ) -> Outcomes:
+        """Build from a user's arrays, checking every one; parameters as for `score`.
+
+        Raises
+        ------
+        mlflow.exceptions.MlflowException
+            For arrays of different lengths, missing values, unknown genders, occupations outside
+            ``labels``, repeated labels and probabilities that are not numbers in [0, 1], one column
+            a label.
+        """
+        truth = _column("occupations", occupations)
+        n = len(truth)
+        gender_codes = _gender_codes(genders, n)
+        predicted = _column("predictions", predictions, n)
+        swapped = None
+        if counterfactual_predictions is not None:
+            swapped = _column("counterfactual_predictions", counterfactual_predictions, n)
+        seen = [truth, predicted] + ([] if swapped is None else [swapped])
+        names = _label_names(labels, seen)
+        index = pd.Index(names)
+        truth_codes = index.get_indexer(truth.map(_name))
+        if (truth_codes < 0).any():
+            raise invalid(
+                "occupations",
+                found=f"{truth[truth_codes < 0].iloc[0]!r} in row {int(np.argmin(truth_codes))}",
+                expected=f"one of the labels {_shorten(names)}",
+                fix="add it to labels, or leave labels out",
+            )
+        # Labels outside the set follow the known ones, each with a code of its own.
+        known = set(names)
+        texts = [column.map(_name) for column in seen[1:]]
+        extra = pd.unique(pd.concat(texts, ignore_index=True))
+        index = index.append(pd.Index([name for name in extra if name not in known], dtype=object))
+        matrices = {
+            "probabilities": probabilities,
+            "counterfactual_probabilities": counterfactual_probabilities,
+        }
+        checked = {
+            name: None if matrix is None else _probabilities(name, matrix, n, names)
+            for name, matrix in matrices.items()
+        }
+        return cls.from_codes(
+            genders=gender_codes,
+            occupations=truth_codes,
+            predictions=index.get_indexer(texts[0]),
+            counterfactual_predictions=None if swapped is None else index.get_indexer(texts[1]),
+            probabilities=checked["probabilities"],
+            counterfactual_probabilities=checked["counterfactual_probabilities"],
+            changed=None if changed is None else _flags("changed", changed, n),
+            ids=None if ids is None else _column("ids", ids, n).to_numpy(),
+            labels=names,
+        )
+
+
+def _check_length(name: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise invalid(
+            name,
+            found=f"{found} rows",
+            expected=f"{expected}, one a bio",
+            fix="hand in arrays of the same length and order",
+        )
+
+
+def _column(name: str, values: npt.ArrayLike, length: int | None = None) -> pd.Series[Any]:
+    column = pd.Series(values if isinstance(values, pd.Series) else np.asarray(values).ravel())
+    column = column.reset_index(drop=True)
+    if np.ndim(values) > 1 and len(column) != len(np.asarray(values)):
+        raise invalid(
+            name,
+            found=f"an array of shape {np.shape(values)}",
+            expected="one value a bio",
+            fix="hand in a one-dimensional array",
+        )
+    if length is not None:
+        _check_length(name, len(column), length)
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise invalid(
+            name,
+            found=f"{int(missing.sum())} missing values, the first in row {int(missing.argmax())}",
+            expected="a value for each bio",
+            fix="leave these bios out of all arrays",
+        )
+    return column
+
+
+def _name(value: object) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _gender_codes(genders: npt.ArrayLike, length: int) -> IntArray:
+    column = _column("genders", genders, length)
+    if not column.empty and pd.api.types.is_float_dtype(column):
+        column = column.map(lambda value: int(value) if float(value).is_integer() else value)
+    distinct = column.drop_duplicates()
+    codes = {value: _GENDER_CODES.get(_name(value).strip().lower(), -1) for value in distinct}
+    unknown = [value for value, code in codes.items() if code < 0]
+    if unknown:
+        raise invalid(
+            "genders",
+            found=_shorten([repr(value) for value in unknown]),
+            expected=f"{GENDERS[0]} or {GENDERS[1]} (also M/F, 0/1)",
+            fix="leave other bios out or recode their gender",
+        )
+    return column.map(codes).to_numpy(dtype=np.int64)
+
+
+def _label_names(labels: Sequence[object] | None, seen: list[pd.Series[Any]]) -> list[str]:
+    if labels is None:
+        distinct = pd.unique(pd.concat(seen, ignore_index=True)).tolist()
+        try:
+            ordered = sorted(distinct)
+        except TypeError:  # numbers among strings
+            ordered = sorted(distinct, key=_name)
+        return list(dict.fromkeys(_name(value) for value in ordered))
+    names = [_name(value) for value in labels]
+    if not names or len(set(names)) != len(names):
+        raise invalid(
+            "labels",
+            found="no label" if not names else "the same label twice",
+            expected="each occupation once",
+            fix="hand in the model's classes in the order of the probability columns",
+        )
+    return names
+
+
+def _flags(name: str, values: npt.ArrayLike, length: int) -> BoolArray:
+    column = _column(name, values, length)
+    if not column.isin([0, 1]).all():
+        raise invalid(
+            name,
+            found=_shorten([repr(value) for value in column[~column.isin([0, 1])].unique()]),
+            expected="True or False",
+            fix="say for each bio whether the swap changed its text",
+        )
+    return column.to_numpy(dtype=np.bool_)
+
+
+def _probabilities(
+    name: str, matrix: npt.ArrayLike, length: int, labels: list[str]
+) -> npt.NDArray[np.floating[Any]]:
+    try:
+        values = np.asarray(matrix)
+        if values.dtype.kind != "f":
+            values = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise invalid(
+            name,
+            found="rows that are not numbers or not of one length",
+            expected=f"a matrix of {length} rows and {len(labels)} columns",
+            fix="hand in what predict_proba returns",
+        ) from error
+    if values.ndim != 2 or values.shape[1] != len(labels):
+        raise invalid(
+            name,
+            found=f"shape {values.shape}",
+            expected=f"({length}, {len(labels)}), one column a label of {_shorten(labels)}",
+            fix="pass labels= with the model's classes in the order of the columns",
+        )
+    _check_length(name, len(values), length)
+    low, high = -_PROBABILITY_TOLERANCE, 1 + _PROBABILITY_TOLERANCE
+    wrong = ~((values >= low) & (values <= high)).all(axis=1)
+    if wrong.any():
+        raise invalid(
+            name,
+            found=f"values outside [0, 1] or not finite in row {int(wrong.argmax())}",
+            expected="probabilities",
+            fix="turn scores into probabilities first, for example with a softmax",
+        )
+    return values
+
+
+def _shorten(names: Sequence[object], limit: int = 6) -> str:
+    shown = ", ".join(str(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -1,0 +1,262 @@
+"""Tables beside the metrics: one row an occupation, one row a direction of the swap, one a flip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import special, stats
+
+from biasbios_mlflow.scoring import metrics
+from biasbios_mlflow.scoring.counts import Counts
+
+__all__ = [
+    "fisher_mid_p",
+    "flip_labels",
+    "flips",
+    "gap_share_correlation",
+    "newcombe_interval",
+    "occupations_table",
+    "wilson_interval",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+UNKNOWN_LABEL = "(unknown label)"
+
+
+def wilson_interval(
+    hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Score interval of a binomial proportion (Wilson 1927); NaN where ``n`` is 0.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(8, 10)
+    >>> round(float(low), 4), round(float(high), 4)
+    (0.4902, 0.9433)
+    """
+    p, size = metrics.share(hits, n), np.maximum(np.asarray(n, dtype=np.float64), 1)
+    z2 = _z(confidence) ** 2
+    centre = (p + z2 / (2 * size)) / (1 + z2 / size)
+    half = np.sqrt(z2 * (p * (1 - p) + z2 / (4 * size)) / size) / (1 + z2 / size)
+    # At 0 and 1 the bound is exact, which rounding would miss.
+    low = np.where(p == 0, 0.0, np.maximum(centre - half, 0.0))
+    high = np.where(p == 1, 1.0, np.minimum(centre + half, 1.0))
+    return np.where(np.isnan(p), np.nan, low), np.where(np.isnan(p), np.nan, high)
+
+
+def newcombe_interval(
+    hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Interval of a difference of two proportions; shapes (2, ...) to (...).
+
+    Newcombe 1998 (Statistics in Medicine 17, method 10), from two Wilson intervals.
+
+    Examples
+    --------
+    >>> low, high = newcombe_interval([56, 48], [70, 80])
+    >>> round(float(low), 4), round(float(high), 4)
+    (0.0524, 0.3339)
+    """
+    p = metrics.share(hits, n)
+    low, high = wilson_interval(hits, n, confidence)
+    gap = p[0] - p[1]
+    below = np.hypot(p[0] - low[0], high[1] - p[1])
+    above = np.hypot(high[0] - p[0], p[1] - low[1])
+    return gap - below, gap + above
+
+
+def fisher_mid_p(hits: npt.ArrayLike, n: npt.ArrayLike) -> float:
+    """Two-sided mid-p value of Fisher's test that two proportions are equal; inputs of length 2.
+
+    The probability of all tables less probable than the observed one plus half that of the equally
+    probable ones. In small cells its size stays close to the nominal level, where Fisher's test
+    itself is far below it (Lydersen, Fagerland & Laake, Statistics in Medicine 2009).
+
+    Examples
+    --------
+    >>> round(fisher_mid_p([3, 0], [3, 4]), 4)
+    0.0143
+    """
+    (a, b), (n_a, n_b) = np.asarray(hits).tolist(), np.asarray(n).tolist()
+    hit = a + b
+    x = np.arange(max(0, hit - n_b), min(hit, n_a) + 1)
+    log_pmf = (
+        _log_choose(n_a, x) + _log_choose(n_b, hit - x) - _log_choose(n_a + n_b, np.array(hit))
+    )
+    observed = log_pmf[a - x[0]]
+    tied = np.isclose(log_pmf, observed, rtol=0, atol=1e-7)
+    pmf = np.exp(log_pmf)
+    p = pmf[(log_pmf < observed) & ~tied].sum() + pmf[tied].sum() / 2
+    return float(min(p, 1.0))
+
+
+def occupations_table(counts: Counts, *, confidence: float, min_cell: int) -> pd.DataFrame:
+    """One row an occupation of the label set: the scored ones by absolute gap, then the others.
+
+    Parameters
+    ----------
+    counts : Counts
+        What to tabulate.
+    confidence : float
+        Level of the intervals.
+    min_cell : int
+        Bios that each gender needs for an occupation to be scored.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``occupation``, ``scored``, ``n_male``, ``n_female``, ``women_share``, ``recall``,
+        ``tpr_male``, ``tpr_female``, ``tpr_gap`` (male minus female), ``tpr_gap_ci_low``,
+        ``tpr_gap_ci_high`` (`newcombe_interval`), ``p_value`` (`fisher_mid_p`), ``p_adjusted``
+        (Benjamini & Hochberg 1995, over the scored occupations), ``fpr_male``, ``fpr_female``,
+        ``fpr_gap``, ``precision``. What cannot be computed is NaN; the columns from ``tpr_gap`` to
+        ``p_adjusted`` are NaN for an occupation that is not scored.
+    """
+    t = counts.tables
+    scored = metrics.scored_occupations(t.bios, min_cell)
+    tpr = metrics.rates(t.hits, t.bios)
+    fpr = metrics.rates(*metrics.false_positives(t.hits, t.predicted, t.bios))
+    low, high = newcombe_interval(t.hits, t.bios, confidence)
+    p_value = np.full(len(scored), np.nan)
+    for k in np.flatnonzero(scored):
+        p_value[k] = fisher_mid_p(t.hits[:, k], t.bios[:, k])
+    p_adjusted = p_value.copy()
+    if scored.any():
+        p_adjusted[scored] = stats.false_discovery_control(p_value[scored], method="bh")
+    gap = tpr[0] - tpr[1]
+    table = pd.DataFrame(
+        {
+            "occupation": list(counts.labels),
+            "scored": scored,
+            "n_male": t.bios[0],
+            "n_female": t.bios[1],
+            "women_share": metrics.share(t.bios[1], t.bios.sum(axis=0)),
+            "recall": metrics.share(t.hits.sum(axis=0), t.bios.sum(axis=0)),
+            "tpr_male": tpr[0],
+            "tpr_female": tpr[1],
+            "tpr_gap": np.where(scored, gap, np.nan),
+            "tpr_gap_ci_low": np.where(scored, low, np.nan),
+            "tpr_gap_ci_high": np.where(scored, high, np.nan),
+            "p_value": p_value,
+            "p_adjusted": p_adjusted,
+            "fpr_male": fpr[0],
+            "fpr_female": fpr[1],
+            "fpr_gap": np.where(scored, fpr[0] - fpr[1], np.nan),
+            "precision": metrics.share(t.hits.sum(axis=0), t.predicted.sum(axis=0)),
+        }
+    )
+    order = np.lexsort((np.arange(len(table)), -np.where(scored, np.abs(gap), -1.0)))
+    return table.iloc[order].reset_index(drop=True)
+
+
+def gap_share_correlation(counts: Counts, *, min_cell: int) -> float:
+    """Pearson correlation of the TPR gap with the share of women over the scored occupations.
+
+    The compounding imbalance of De-Arteaga et al. 2019: with gaps as male minus female, a negative
+    value says that the gender in the majority of an occupation is also recognized better in it. NaN
+    with fewer than three scored occupations or no variation.
+    """
+    t = counts.tables
+    scored = metrics.scored_occupations(t.bios, min_cell)
+    if scored.sum() < 3:
+        return float("nan")
+    gap = metrics.rate_gap(t.hits, t.bios)[scored]
+    women = metrics.share(t.bios[1], t.bios.sum(axis=0))[scored]
+    if np.ptp(gap) == 0 or np.ptp(women) == 0:
+        return float("nan")
+    return float(np.corrcoef(gap, women)[0, 1])
+
+
+def flips(counts: Counts) -> pd.DataFrame:
+    """Count how predictions change under the swap, by direction of the swap.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows ``male_to_female`` (bios of men, read as women), ``female_to_male`` and ``all``;
+        columns ``direction``, ``bios`` (with a counterfactual prediction), ``flipped``, ``towards`` (wrong
+        to right), ``away`` (right to wrong), ``between`` (wrong to wrong), ``p_value``: McNemar's
+        exact two-sided test that towards and away are equally likely.
+
+    Examples
+    --------
+    >>> counts = Counts.from_codes(
+    ...     genders=[0, 0, 1],
+    ...     occupations=[0, 0, 1],
+    ...     predictions=[0, 0, 0],
+    ...     counterfactual_predictions=[1, 0, 1],
+    ...     labels=["nurse", "poet"],
+    ... )
+    >>> flips(counts)[["direction", "bios", "towards", "away"]].values.tolist()
+    [['male_to_female', 2, 0, 1], ['female_to_male', 1, 1, 0], ['all', 3, 1, 1]]
+    """
+    c, n_labels = counts.columns, len(counts.labels)
+    paired = c["counterfactuals"] != n_labels + 2
+    before, after = c["predictions"], c["counterfactuals"]
+    flipped = paired & (before != after)
+    right_before, right_after = before == c["occupations"], after == c["occupations"]
+    rows: list[dict[str, Any]] = []
+    for direction, genders in (("male_to_female", (0,)), ("female_to_male", (1,)), ("all", (0, 1))):
+        here = np.isin(c["genders"], genders)
+        kinds = {
+            "bios": paired,
+            "flipped": flipped,
+            "towards": flipped & right_after,
+            "away": flipped & right_before,
+            "between": flipped & ~right_before & ~right_after,
+        }
+        row = {kind: int(counts.bios[here & where].sum()) for kind, where in kinds.items()}
+        discordant = row["towards"] + row["away"]
+        p = 1.0
+        if discordant:
+            p = float(
+                min(1.0, 2 * stats.binom.cdf(min(row["towards"], row["away"]), discordant, 0.5))
+            )
+        rows.append({"direction": direction, **row, "p_value": p})
+    return pd.DataFrame(rows)
+
+
+def flip_labels(counts: Counts) -> pd.DataFrame:
+    """Count the flips from one label to another, most frequent first.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``direction`` (as in `flips`), ``prediction``, ``counterfactual_prediction``,
+        ``bios``, ``towards``, ``away``.
+    """
+    c, n_labels = counts.columns, len(counts.labels)
+    flipped = (c["counterfactuals"] != n_labels + 2) & (c["predictions"] != c["counterfactuals"])
+    names = np.array([*counts.labels, UNKNOWN_LABEL, UNKNOWN_LABEL], dtype=object)
+    bios = counts.bios[flipped]
+    before, after, truth = (
+        c[name][flipped] for name in ("predictions", "counterfactuals", "occupations")
+    )
+    rows = pd.DataFrame(
+        {
+            "direction": np.where(c["genders"][flipped] == 0, "male_to_female", "female_to_male"),
+            "prediction": names[before],
+            "counterfactual_prediction": names[after],
+            "bios": bios,
+            "towards": np.where(after == truth, bios, 0),
+            "away": np.where(before == truth, bios, 0),
+        }
+    )
+    keys = ["direction", "prediction", "counterfactual_prediction"]
+    summed = rows.groupby(keys, as_index=False, sort=True).sum()
+    return summed.sort_values("bios", ascending=False, kind="stable", ignore_index=True)
+
+
+def _z(confidence: float) -> float:
+    return float(special.ndtri((1 + confidence) / 2))
+
+
+def _log_choose(n: int, k: npt.NDArray[np.int64]) -> FloatArray:
+    return np.asarray(
+        special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1),
+        dtype=np.float64,
+    )

@@ -1,1 +1,41 @@
-"""How accurate an occupation classifier is, and how unfairly it treats women and men."""
+"""How accurate an occupation classifier is, and how unfairly it treats women and men.
+
+An evaluator plugin for MLflow: ``mlflow.models.evaluate(..., evaluators=["biasbios"])``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from biasbios_mlflow.api import evaluate
+    from biasbios_mlflow.bios.readers import load_bios
+    from biasbios_mlflow.counterfactual import swap_gender
+    from biasbios_mlflow.scoring import Scores, score
+
+__version__ = "0.1.0"
+
+__all__ = ["Scores", "evaluate", "load_bios", "score", "swap_gender"]
+
+# Public names by the module that defines them; loaded on first use, since MLflow imports every
+# installed evaluator and most callers need one name.
+_HOMES = {
+    "Scores": "biasbios_mlflow.scoring",
+    "evaluate": "biasbios_mlflow.api",
+    "load_bios": "biasbios_mlflow.bios.readers",
+    "score": "biasbios_mlflow.scoring",
+    "swap_gender": "biasbios_mlflow.counterfactual",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -91,6 +91,9 @@ the options of biasbios. Fix: did you mean 'min_cell'?
     )
     metric_prefix: str = pydantic.Field("", description="goes in front of biasbios/<metric>")
     max_flips: int = pydantic.Field(1000, ge=0, description="most rows of flips.csv")
+    model_uri: str | None = pydantic.Field(
+        None, description="where the model came from, for the summary"
+    )
     log_texts: bool = pydantic.Field(True, description="false: no text leaves the process")
 
     @classmethod

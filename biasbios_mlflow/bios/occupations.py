@@ -155,7 +155,7 @@ class Labels:
         benchmark = cls(OCCUPATIONS, ids=True)
         if all(benchmark.code(value) < len(benchmark) for value in values):
             return benchmark
-        own = {}
+        own: dict[str, str] = {}
         for value in sorted(values, key=str):
             own.setdefault(canonical(value), str(value))
         return cls(tuple(own.values()))

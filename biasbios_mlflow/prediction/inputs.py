@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Bios
@@ -22,26 +21,26 @@ class ModelInputs:
     ----------
     bios : Bios
         A window of n bios.
-    counterfactuals : sequence of str of length n, optional
+    counterfactuals : sequence of str of length n
         Their gender-swapped texts.
 
     Attributes
     ----------
     texts : list of str
         n originals, then one text for each bio that the swap changed.
-    changed : ndarray of bool of shape (n,) or None
+    changed : ndarray of bool of shape (n,)
         Which bios those are.
     """
 
-    def __init__(self, bios: Bios, counterfactuals: Sequence[str] | None = None) -> None:
+    def __init__(self, bios: Bios, counterfactuals: Sequence[str]) -> None:
         self._bios = bios
-        self.texts = list(bios.texts)
-        self.changed: npt.NDArray[np.bool_] | None = None
-        if counterfactuals is not None:
-            self.changed = np.array(
-                [a != b for a, b in zip(bios.texts, counterfactuals, strict=True)], dtype=bool
-            )
-            self.texts += [b for b, c in zip(counterfactuals, self.changed, strict=True) if c]
+        self.changed = np.array(
+            [a != b for a, b in zip(bios.texts, counterfactuals, strict=True)], dtype=bool
+        )
+        self.texts = [
+            *bios.texts,
+            *(text for text, changed in zip(counterfactuals, self.changed, strict=True) if changed),
+        ]
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -60,9 +59,8 @@ class ModelInputs:
     def frame(self) -> pd.DataFrame:
         """All columns of the data, the text column holding ``texts``."""
         frame = self._bios.inputs
-        if self.changed is not None:
-            frame = pd.concat([frame, frame[self.changed]])
-        return frame.reset_index(drop=True).assign(**{self.text_column: self.texts})
+        both = pd.concat([frame, frame[self.changed]], ignore_index=True)
+        return both.assign(**{self.text_column: self.texts})
 
     @property
     def insensitive(self) -> list[str]:

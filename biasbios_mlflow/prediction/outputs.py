@@ -190,7 +190,7 @@ class OutputReader:
             return self._recognise_cells(frame.to_numpy().tolist())
         numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
         if numeric:
-            names = list(frame.columns)
+            names: list[Any] = list(frame.columns)
             positions = names == list(range(len(names)))
             return "matrix", frame.to_numpy(dtype=np.float64), None if positions else names
         raise self._unreadable(f"a frame with the columns {list(frame.columns)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ class SklearnPredictor:
     """
 
     def __init__(self, estimator: Any) -> None:
-        self.classes = list(estimator.classes_) if hasattr(estimator, "classes_") else None
+        self.classes: Sequence[Any] | None = (
+            list(estimator.classes_) if hasattr(estimator, "classes_") else None
+        )
         for method in ("predict_proba", "decision_function", "predict"):
             if hasattr(estimator, method):
                 break

@@ -1,0 +1,162 @@
+"""One call: load the bios, evaluate the model through the plugin, log to the run."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from biasbios_mlflow.bios.checked import find_columns
+from biasbios_mlflow.bios.readers import as_dataset, read_bios
+from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.errors import invalid
+
+if TYPE_CHECKING:
+    from mlflow.models import EvaluationResult
+
+__all__ = ["evaluate", "resolve_model_uri"]
+
+
+def evaluate(
+    model: Any,
+    data: Any = None,
+    *,
+    split: str | None = None,
+    env_manager: str = "local",
+    model_config: dict[str, Any] | None = None,
+    **config: Any,
+) -> EvaluationResult:
+    """Evaluate a registered model on bios and log the result to the active run, or a new one.
+
+    The same as `mlflow.models.evaluate` with this plugin.
+
+    Parameters
+    ----------
+    model : str, mlflow.pyfunc.PyFuncModel, callable or None
+        A model URI (``models:/name/1``, ``models:/name@alias``, ``models:/m-…``, ``runs:/…``), a
+        loaded model, a function from a DataFrame to predictions, or None for predictions that
+        stand in the data (``predictions="column"``).
+    data : optional
+        What `load_bios` takes. By default the test split of the embedded sample, whose bios are
+        invented; a warning says so.
+    split : str, optional
+        Which part of ``data``.
+    env_manager : {"local", "virtualenv", "uv", "conda"}, default="local"
+        The environment in which the model predicts.
+    model_config : dict, optional
+        Passed on when the model is loaded.
+    **config
+        The evaluator's options, see `biasbios_mlflow.config.EvaluationConfig`.
+
+    Returns
+    -------
+    mlflow.models.EvaluationResult
+        ``metrics`` as logged (``biasbios/…``), ``artifacts`` by name, ``run_id``.
+
+    Raises
+    ------
+    MlflowException
+        At every error a user can mend.
+
+    Examples
+    --------
+    >>> import biasbios_mlflow
+    >>> result = biasbios_mlflow.evaluate(
+    ...     "models:/occupations@champion", "test.csv"
+    ... )  # doctest: +SKIP
+    >>> result.metrics["biasbios/gap_rms"]  # doctest: +SKIP
+    0.131
+    """
+    import mlflow.models
+
+    checked = EvaluationConfig.parse(config)
+    if isinstance(model, str):
+        uri, version = resolve_model_uri(model)
+        config.setdefault("model_uri", uri if version is not None else model)
+        model = uri
+    if data is None:
+        warnings.warn(
+            "biasbios: no data given, so the model is evaluated on the embedded sample. Its bios "
+            "are invented: the figures say nothing about the benchmark.",
+            stacklevel=2,
+        )
+        data, split = "sample", split or "test"
+    dataset = data
+    if getattr(data, "targets", None) is None or split is not None:
+        frame, name, where = read_bios(data, split)
+        columns = find_columns(
+            list(frame.columns),
+            text=checked.text_column,
+            occupation=checked.occupation_column,
+            gender=checked.gender_column,
+        )
+        dataset = as_dataset(frame, targets=columns.occupation, name=name, source=where)
+    if model is None:
+        dataset = _with_predictions(dataset, checked.predictions)
+    return mlflow.models.evaluate(
+        model,
+        dataset,
+        model_type="classifier",
+        evaluators="biasbios",
+        evaluator_config=config,
+        env_manager=env_manager,
+        model_config=model_config,
+    )
+
+
+def resolve_model_uri(uri: str) -> tuple[str, str | None]:
+    """Pin an alias to the version it points at now, so that one evaluation sees one version.
+
+    Returns
+    -------
+    uri : str
+        ``models:/name/version`` for registered models, else the URI as given.
+    version : str or None
+        The version of a registered model.
+
+    Raises
+    ------
+    MlflowException
+        When the registry has no such model, version or alias.
+    """
+    from mlflow import MlflowClient
+    from mlflow.store.artifact.utils.models import _parse_model_uri
+
+    if not uri.startswith("models:/"):
+        return uri, None
+    parsed = _parse_model_uri(uri)
+    if parsed.model_id is not None:
+        return uri, None
+    client = MlflowClient()
+    if parsed.alias is not None:
+        version = client.get_model_version_by_alias(parsed.name, parsed.alias)
+    elif parsed.version is not None:
+        version = client.get_model_version(parsed.name, parsed.version)
+    else:
+        found = client.get_latest_versions(parsed.name, [parsed.stage] if parsed.stage else None)
+        if not found:
+            raise invalid(
+                "model URI",
+                found=f"{uri!r}, under which no version is registered",
+                expected="a registered version",
+                fix="name a version or an alias",
+            )
+        version = max(found, key=lambda v: int(v.version))
+    return f"models:/{version.name}/{version.version}", str(version.version)
+
+
+def _with_predictions(dataset: Any, column: str | None) -> Any:
+    """Tell MLflow which column holds the predictions; it takes them from the dataset alone."""
+    import mlflow.data
+
+    if column is None or getattr(dataset, "predictions", None) is not None:
+        return dataset
+    if column not in dataset.df.columns:
+        raise invalid(
+            "predictions",
+            found=f"no column {column!r} among {list(map(str, dataset.df.columns))}",
+            expected="the name of a column of the data",
+            fix="set predictions to the column that holds the predictions",
+        )
+    return mlflow.data.from_pandas(
+        dataset.df, targets=dataset.targets, predictions=column, name=dataset.name
+    )

@@ -1,0 +1,174 @@
+"""The bios whose prediction the swap changed: a bounded sample that merges with others."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from biasbios_mlflow.bios.checked import Bios
+from biasbios_mlflow.bios.occupations import GENDERS
+from biasbios_mlflow.counterfactual import changed_words
+from biasbios_mlflow.prediction.outputs import Predictions
+from biasbios_mlflow.prediction.predictor import PredictedPair
+
+__all__ = ["Flip", "Flips"]
+
+_UNKNOWN = "(unknown)"
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One bio whose prediction changed with the gender of its words."""
+
+    row: int
+    id: str | None
+    gender: str
+    occupation: str
+    prediction: str
+    counterfactual_prediction: str
+    probability: float | None
+    counterfactual_probability: float | None
+    change: float | None
+    text: str
+    counterfactual_text: str | None
+
+    def rank(self) -> tuple[float, int]:
+        """Return what flips are sorted by: largest change first, then the order of the data."""
+        return (-(self.change or 0.0), self.row)
+
+
+_COLUMNS = [column.name for column in fields(Flip)]
+
+
+@dataclass(frozen=True)
+class Flips:
+    """The ``limit`` flips with the largest change, and how many there were in all.
+
+    ``probability`` is that of the prediction for the original, ``counterfactual_probability`` that
+    of the prediction for the swapped bio, and ``change`` the absolute difference that the swap made
+    to the probability of the original prediction; all None where the model returns labels only.
+
+    Examples
+    --------
+    >>> (Flips(limit=5) + Flips(limit=5)).found
+    0
+    """
+
+    limit: int
+    found: int = 0
+    sample: tuple[Flip, ...] = field(default=())
+
+    def __add__(self, other: Flips) -> Flips:
+        return Flips(
+            limit=self.limit,
+            found=self.found + other.found,
+            sample=_largest(self.limit, [*self.sample, *other.sample]),
+        )
+
+    @classmethod
+    def of(
+        cls,
+        bios: Bios,
+        counterfactual_texts: Sequence[str] | None,
+        pair: PredictedPair,
+        *,
+        labels: Sequence[str],
+        limit: int,
+    ) -> Flips:
+        """Collect the flips of a window.
+
+        Parameters
+        ----------
+        bios : Bios
+            A window of n bios.
+        counterfactual_texts : sequence of str of length n, optional
+            None where they are not known (static predictions).
+        pair : PredictedPair
+            For the n bios and for their swapped copies.
+        labels : sequence of str
+            Names of the prediction codes.
+        limit : int
+            Most flips to keep.
+        """
+        original, counterfactual = pair.original, pair.counterfactual
+        if counterfactual is None:
+            return cls(limit=limit)
+        flipped = np.flatnonzero(original.codes != counterfactual.codes)
+        names = [*labels, _UNKNOWN]
+        ids = bios.ids()
+        changes = _changes(original, counterfactual, flipped, len(labels))
+        order = np.lexsort((bios.rows[flipped], -np.nan_to_num(changes)))[:limit]
+        sample = []
+        for position in order:
+            i = int(flipped[position])
+            before, after = int(original.codes[i]), int(counterfactual.codes[i])
+            change = float(changes[position])
+            sample.append(
+                Flip(
+                    row=int(bios.rows[i]),
+                    id=None if ids is None else str(ids[i]),
+                    gender=GENDERS[bios.genders[i]],
+                    occupation=bios.labels.names[bios.occupations[i]],
+                    prediction=names[before],
+                    counterfactual_prediction=names[after],
+                    probability=_probability(original, i, before),
+                    counterfactual_probability=_probability(counterfactual, i, after),
+                    change=None if np.isnan(change) else change,
+                    text=bios.texts[i],
+                    counterfactual_text=counterfactual_texts[i] if counterfactual_texts else None,
+                )
+            )
+        return cls(limit=limit, found=len(flipped), sample=tuple(sample))
+
+    def table(self, *, texts: bool = True, scope: str | None = None) -> pd.DataFrame:
+        """Return one row a flip, largest change first.
+
+        Parameters
+        ----------
+        texts : bool, default=True
+            Whether to show both texts; else only the words that the swap changed.
+        scope : str, optional
+            Scope of the swap; None where the counterfactuals were the user's own, of which no word
+            is shown without ``texts``.
+        """
+        table = pd.DataFrame([vars(flip) for flip in self.sample], columns=_COLUMNS)
+        if table["id"].isna().all():
+            table = table.drop(columns="id")
+        if not texts:
+            if scope is not None:
+                table["changed_words"] = [
+                    "; ".join(f"{a} > {b}" for a, b in changed_words(text, scope))
+                    for text in table["text"]
+                ]
+            table = table.drop(columns=["text", "counterfactual_text"])
+        return table
+
+
+def _largest(limit: int, flips: Iterable[Flip]) -> tuple[Flip, ...]:
+    return tuple(heapq.nsmallest(limit, flips, key=Flip.rank))
+
+
+def _changes(
+    original: Predictions,
+    counterfactual: Predictions,
+    rows: npt.NDArray[np.int64],
+    n_labels: int,
+) -> npt.NDArray[np.float64]:
+    changes = np.full(len(rows), np.nan)
+    if original.probabilities is None or counterfactual.probabilities is None:
+        return changes
+    codes = original.codes[rows]
+    known = codes < n_labels
+    at = (rows[known], codes[known])
+    changes[known] = np.abs(original.probabilities[at] - counterfactual.probabilities[at])
+    return changes
+
+
+def _probability(predictions: Predictions, i: int, code: int) -> float | None:
+    matrix = predictions.probabilities
+    return None if matrix is None or code >= matrix.shape[1] else float(matrix[i, code])

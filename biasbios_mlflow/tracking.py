@@ -1,0 +1,146 @@
+"""To the run: one point a metric, linked to model and dataset, artifacts before metrics."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModelInput, Metric
+from mlflow.models.evaluation.base import EvaluationArtifact, EvaluationResult
+from mlflow.utils.validation import MAX_METRICS_PER_BATCH
+
+from biasbios_mlflow.pipeline import Evaluation
+from biasbios_mlflow.report.files import write_files
+
+__all__ = ["describe_model", "log_evaluation", "metric_names"]
+
+_FOLDER = "biasbios"
+_ILLEGAL = re.compile(r"[^\w\-./: ]", re.ASCII)
+
+
+def metric_names(metrics: Mapping[str, float], *, prefix: str = "") -> dict[str, float]:
+    """Put the metrics under the names they have in the run.
+
+    Characters that MLflow does not take become underscores; where two names would become one, the
+    later gets a number.
+
+    Examples
+    --------
+    >>> metric_names({"ctf": 0.1, "tpr_gap/R&D": 0.2}, prefix="dev_")
+    {'dev_biasbios/ctf': 0.1, 'dev_biasbios/tpr_gap/R_D': 0.2}
+    """
+    named: dict[str, float] = {}
+    for name, value in metrics.items():
+        legal = _ILLEGAL.sub("_", f"{prefix}biasbios/{name}")
+        unique, number = legal, 2
+        while unique in named:
+            unique, number = f"{legal}_{number}", number + 1
+        named[unique] = value
+    return named
+
+
+def describe_model(model: Any, *, model_id: str | None, uri: str | None) -> dict[str, Any]:
+    """Return what the registry knows of a model: URI, id, registered versions.
+
+    Parameters
+    ----------
+    model : object or None
+        The pyfunc model; None for static predictions.
+    model_id : str or None
+        Id of the LoggedModel.
+    uri : str or None
+        The URI it was loaded from, where that is known.
+    """
+    described: dict[str, Any] = {"uri": uri, "model_id": model_id, "versions": []}
+    if model_id is not None:
+        found = MlflowClient().search_model_versions(f"source_path='models:/{model_id}'")
+        described["versions"] = [
+            {"name": version.name, "version": str(version.version)} for version in found
+        ]
+    described["flavor"] = getattr(model, "loader_module", None)
+    return described
+
+
+def log_evaluation(
+    evaluation: Evaluation,
+    *,
+    run_id: str,
+    dataset: Any,
+    model: Any = None,
+    model_id: str | None = None,
+) -> EvaluationResult:
+    """Log an evaluation to a run.
+
+    Artifacts go first and the metrics last, in one request: a run that shows a metric has all the
+    rest.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    run_id : str
+    dataset : mlflow.models.EvaluationDataset
+    model : mlflow.pyfunc.PyFuncModel, optional
+    model_id : str, optional
+        What MLflow passed. Where it passed one, MLflow itself logs the returned metrics, and
+        logging them here as well would leave two points.
+
+    Returns
+    -------
+    mlflow.models.EvaluationResult
+        Metrics under their names in the run, artifacts by file name without suffix.
+    """
+    client = MlflowClient()
+    own_id = model_id or getattr(model, "model_id", None)
+    artifacts = _log_files(
+        evaluation,
+        client=client,
+        run_id=run_id,
+        model=describe_model(model, model_id=own_id, uri=evaluation.config.model_uri),
+    )
+    metrics = metric_names(evaluation.scores.metrics, prefix=evaluation.config.metric_prefix)
+    if model_id is None:
+        if own_id is not None:
+            client.log_inputs(run_id, models=[LoggedModelInput(own_id)])
+        now = int(time.time() * 1000)
+        points = [
+            Metric(
+                name,
+                value,
+                now,
+                0,
+                model_id=own_id,
+                dataset_name=dataset.name,
+                dataset_digest=dataset.digest,
+                run_id=run_id,
+            )
+            for name, value in metrics.items()
+        ]
+        for start in range(0, len(points), MAX_METRICS_PER_BATCH):
+            client.log_batch(run_id, metrics=points[start : start + MAX_METRICS_PER_BATCH])
+    return EvaluationResult(metrics=metrics, artifacts=artifacts, run_id=run_id)
+
+
+def _log_files(
+    evaluation: Evaluation, *, client: MlflowClient, run_id: str, model: Mapping[str, Any]
+) -> dict[str, EvaluationArtifact]:
+    # Imported late: it brings matplotlib.
+    from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, JsonEvaluationArtifact
+
+    kinds = {".csv": CsvEvaluationArtifact, ".json": JsonEvaluationArtifact}
+    prefix = _ILLEGAL.sub("_", evaluation.config.metric_prefix).strip("/")
+    folder = f"{_FOLDER}/{prefix}" if prefix else _FOLDER
+    root = client.get_run(run_id).info.artifact_uri
+    artifacts = {}
+    with tempfile.TemporaryDirectory(prefix="biasbios-") as temporary:
+        paths = write_files(evaluation, Path(temporary), model=model)
+        client.log_artifacts(run_id, temporary, folder)
+        for name, path in paths.items():
+            artifact = kinds[path.suffix](uri=f"{root}/{folder}/{path.name}")
+            artifact._load(str(path))
+            artifacts[f"{prefix}{_FOLDER}/{name}"] = artifact
+    return artifacts

@@ -124,7 +124,7 @@ def resolve_model_uri(uri: str) -> tuple[str, str | None]:
     if not uri.startswith("models:/"):
         return uri, None
     parsed = _parse_model_uri(uri)
-    if parsed.model_id is not None:
+    if parsed.name is None:  # models:/m-…, a logged model
         return uri, None
     client = MlflowClient()
     if parsed.alias is not None:
@@ -146,7 +146,7 @@ def resolve_model_uri(uri: str) -> tuple[str, str | None]:
 
 def _with_predictions(dataset: Any, column: str | None) -> Any:
     """Tell MLflow which column holds the predictions; it takes them from the dataset alone."""
-    import mlflow.data
+    from mlflow.data.pandas_dataset import from_pandas
 
     if column is None or getattr(dataset, "predictions", None) is not None:
         return dataset
@@ -157,6 +157,6 @@ def _with_predictions(dataset: Any, column: str | None) -> Any:
             expected="the name of a column of the data",
             fix="set predictions to the column that holds the predictions",
         )
-    return mlflow.data.from_pandas(
+    return from_pandas(
         dataset.df, targets=dataset.targets, predictions=column, name=dataset.name
     )

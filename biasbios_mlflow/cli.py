@@ -49,7 +49,7 @@ def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, field in reversed(EvaluationConfig.model_fields.items()):
         if name in {"model_uri", "gender_values"}:
             continue
-        kinds = list(get_args(field.annotation) or (field.annotation,))
+        kinds: list[Any] = list(get_args(field.annotation) or (field.annotation,))
         settings: dict[str, Any] = {"default": None, "help": field.description}
         if field.annotation is bool:
             settings["is_flag"] = True
@@ -175,8 +175,7 @@ def swap(texts: tuple[str, ...], scope: str, as_json: bool) -> None:
     """
     from biasbios_mlflow.counterfactual import swap_gender
 
-    lines = texts or (line.rstrip("\n") for line in click.get_text_stream("stdin", "utf-8"))
-    for text in lines:
+    for text in texts or (line.rstrip("\n") for line in click.get_text_stream("stdin", "utf-8")):
         swapped = swap_gender(text, scope=scope)
         if as_json:
             click.echo(json.dumps({"text": text, "swapped": swapped}, ensure_ascii=False))

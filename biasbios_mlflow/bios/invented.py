@@ -78,7 +78,7 @@ _PRONOUNS = {
     "first": {"he": "I", "him": "me", "his": "my", "hisn": "mine", "himself": "myself"},
 }
 _DOCTORS = {"chiropractor", "dentist", "physician", "professor", "psychologist", "surgeon"}
-_FACTS = {"He", "His", "first", "grad", "last", "later", "mail", "spouse", "web", "years"}
+_FACTS = {"He", "His", "grad", "home", "later", "mail", "spouse", "web", "years"}
 
 _GENDERED = re.compile(
     r"\{(?:he|him|his|hisn|himself|His|spouse|first|mail|web)\}"
@@ -97,22 +97,16 @@ _ARTICLE = re.compile(r"\b([Aa])~ (\W?)(\w+)")
 _SUBJECT = {"male": ("He", "His"), "female": ("She", "Her")}
 
 # Shares of bios: without any gendered word, up to there or in the first person, with the name in
-# place of most pronouns, about nothing in particular, with a sentence of another occupation,
-# with typographic quotes.
+# place of most pronouns, about nothing in particular, about another occupation's matters, up to
+# there or with one sentence about them, with typographic quotes.
 _NO_GENDER, _FIRST_PERSON, _BY_NAME = 0.015, 0.03, 0.03
-_VAGUE, _TWO_TOPICS, _TYPOGRAPHIC = 0.06, 0.06, 0.35
-# Share of sentences about the work; bounds that share out most of the others.
-_WORK, _VAGUE_WORK = 0.5, 0.1
+_VAGUE, _ELSEWHERE, _TWO_TOPICS, _TYPOGRAPHIC = 0.06, 0.05, 0.12, 0.35
+# Shares of sentences about the work, in any bio and in a vague one, and of those that only this
+# occupation would say; bounds that share out most of the other sentences.
+_WORK, _VAGUE_WORK, _OWN = 0.55, 0.1, 0.2
 _ASIDES = (("hobby", 0.1), ("career", 0.3), ("personal", 0.5), ("contact", 0.6))
-_ORDER = {
-    "education": 1,
-    "work": 1,
-    "filler": 1,
-    "career": 2,
-    "hobby": 3,
-    "personal": 3,
-    "contact": 4,
-}
+# The order in a bio, beneath the first sentence; all else comes before.
+_ORDER = {"career": 2, "hobby": 3, "personal": 3, "contact": 4}
 
 
 class _Fact(str):
@@ -156,23 +150,24 @@ def _in_voice(text: str, voice: str) -> str | None:
 
 
 @functools.cache
-def _phrases(kind: str, occupation: str, gender: str, voice: str) -> list[_Phrase]:
+def _phrases(kind: str, about: str, gender: str, voice: str) -> list[_Phrase]:
     """Return the phrases of a kind, each as often as its lean to the gender says."""
     weights: dict[str, int] = {}
     for entry in _table()[kind]:
-        text = _in_voice(entry.text, voice) if occupation in entry.occupations else None
+        known = about in entry.occupations or about.partition(".")[0] in entry.occupations
+        text = _in_voice(entry.text, voice) if known else None
         if text is not None:
             weight = {gender: _LEANING, "": _NEUTRAL}.get(entry.lean, _OTHER)
             weights[text] = max(weight, weights.get(text, 0))
     options: list[_Phrase] = []
     for text, weight in weights.items():
-        phrase = _parse(text, occupation, gender, voice)
+        phrase = _parse(text, about, gender, voice)
         if [] not in phrase:
             options += [phrase] * weight
     return options
 
 
-def _parse(text: str, occupation: str, gender: str, voice: str) -> _Phrase:
+def _parse(text: str, about: str, gender: str, voice: str) -> _Phrase:
     """Turn a phrase's text into literals, facts and lists of alternatives."""
     pronouns = _PRONOUNS["first" if voice == "first" else gender]
     # The alternatives being read, the innermost last; the outermost has only one.
@@ -193,7 +188,7 @@ def _parse(text: str, occupation: str, gender: str, voice: str) -> _Phrase:
         elif name in _FACTS:
             levels[-1][-1].append(_Fact(name))
         else:
-            levels[-1][-1].append(_phrases(name, occupation, gender, voice))
+            levels[-1][-1].append(_phrases(name, about, gender, voice))
     return tuple(levels[0][0])
 
 
@@ -204,17 +199,18 @@ class _Writer:
         self.draw, self.occupation, self.gender = draw, occupation, gender
         self.said: set[int] = set()
         self.facts: dict[str, str] = {}
+        self.about = occupation
+        self.about = self._with_field(occupation)
         first, last = self.phrase(f"{gender}_first"), self.phrase("surname")
         spouse = "wife" if gender == "male" else "husband"
         partner = self.phrase("female_first" if gender == "male" else "male_first")
-        graduated = 1976 + int(draw() * 36)
+        self.surname = last
+        self.graduated = 1976 + int(draw() * 36)
         self.facts = {
-            "first": first,
-            "last": last,
+            "home": self.phrase("town"),
             "spouse": f"{spouse} {partner}",
-            "grad": str(graduated),
-            "later": str(graduated + 2 + int(draw() * 6)),
-            "years": str(max(5, 2019 - graduated - int(draw() * 6))),
+            "grad": str(self.graduated),
+            "years": str(max(5, 2019 - self.graduated - int(draw() * 6))),
             "web": (first + last).lower(),
             "mail": f"{first}.{last}@{last}.example".lower(),
         }
@@ -225,9 +221,14 @@ class _Writer:
         else:
             self.name = f"Mr. {last}" if gender == "male" else f"Ms. {last}"
 
-    def phrase(self, kind: str, voice: str = "third", occupation: str | None = None) -> str:
+    def _with_field(self, occupation: str) -> str:
+        """Choose a field of the occupation, if it has any: its phrases join the occupation's."""
+        fields = _phrases("field", occupation, self.gender, "third")
+        return f"{occupation}.{self._choose(fields)[0]}" if fields else occupation
+
+    def phrase(self, kind: str, voice: str = "third", about: str | None = None) -> str:
         """Write a phrase of a kind."""
-        about = occupation or self.occupation
+        about = about or self.about
         options = _phrases(kind, about, self.gender, voice)
         # Some kinds have nothing to say without a gender; the work always has.
         options = options or _phrases("work", about, self.gender, voice)
@@ -257,35 +258,38 @@ class _Writer:
 
     def bio(self) -> str:
         """Write the bio."""
-        draw, facts = self.draw, self.facts
+        draw = self.draw
         style = draw()
         voice = "none" if style < _NO_GENDER else "first" if style < _FIRST_PERSON else "third"
         name_rate = 0.8 if style > 1 - _BY_NAME else 0.1
-        work_rate = _VAGUE_WORK if draw() < _VAGUE else _WORK
+        work = _VAGUE_WORK if draw() < _VAGUE else _WORK
+        # A few bios tell of something else altogether, and some more in one sentence.
+        another = self._with_field(OCCUPATIONS[int(draw() * len(OCCUPATIONS))])
+        aside = draw()
+        if aside < _ELSEWHERE:
+            self.about = another
         length = 42 + 34 * draw()
-        other = OCCUPATIONS[int(draw() * len(OCCUPATIONS))] if draw() < _TWO_TOPICS else None
 
-        kinds = ["education" if draw() < 0.4 else "work" if draw() < work_rate else "filler"]
+        kinds: list[str] = []
         sentences: list[tuple[int, str]] = []
         count = 0
         while count < length:
-            if sentences:
-                kinds.append(self._next_kind(work_rate, kinds))
-            kind = kinds[-1]
-            now = "third" if voice == "first" and not sentences and draw() < 0.5 else voice
-            if now == "first":
-                facts["He"], facts["His"] = "I", "My"
-            elif now == "none" or (sentences and draw() < name_rate):
-                facts["He"] = self.name if now == "third" else facts["last"]
-                facts["His"] = facts["He"] + "'s"
+            if kinds:
+                kind = self._next_kind(work, kinds)
             else:
-                facts["He"], facts["His"] = _SUBJECT[self.gender]
-            topic = other if kind == "work" and sentences else None
-            sentence = self.phrase(kind, now, topic)
-            if topic:
-                other = None
+                kind = "education" if draw() < 0.4 else "work" if draw() < work else "filler"
+            off_topic = kind == "work" and "work" in kinds and aside < _TWO_TOPICS
+            if off_topic:
+                aside = 1
+            third = voice == "third" or (voice == "first" and not kinds and draw() < 0.5)
+            named = bool(kinds) and draw() < name_rate
+            self._new_sentence("third" if third else voice, named)
+            sentence = self.phrase(
+                kind, "third" if third else voice, another if off_topic else self.about
+            )
             count += sentence.count(" ") + 1
-            sentences.append((_ORDER[kind] if sentences else 0, sentence))
+            sentences.append((_ORDER.get(kind, 1) if kinds else 0, sentence))
+            kinds.append(kind)
         sentences.sort(key=operator.itemgetter(0))
         text = " ".join(sentence for _, sentence in sentences)
         if "~" in text:
@@ -294,9 +298,23 @@ class _Writer:
             return text.replace("'", "’")
         return text.replace("“", '"').replace("”", '"')
 
-    def _next_kind(self, work_rate: float, before: list[str]) -> str:
-        if self.draw() < work_rate:
-            return "work"
+    def _new_sentence(self, voice: str, named: bool) -> None:
+        """Decide what the sentence calls its subject if it begins with it, and its year."""
+        if voice == "first":
+            subject = ("I", "My")
+        elif voice == "none":
+            subject = (self.surname, f"{self.surname}'s")
+        elif named:
+            subject = (self.name, f"{self.name}'s")
+        else:
+            subject = _SUBJECT[self.gender]
+        self.facts["He"], self.facts["His"] = subject
+        self.facts["later"] = str(min(2018, self.graduated + 2 + int(self.draw() * 20)))
+
+    def _next_kind(self, work: float, before: list[str]) -> str:
+        share = self.draw()
+        if share < work:
+            return "own" if share < work * _OWN else "work"
         share = self.draw()
         for kind, bound in _ASIDES:
             if share < bound and kind not in before:

@@ -153,6 +153,6 @@ def _tidy(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
 
 def as_dataset(frame: pd.DataFrame, *, targets: str, name: str, source: str | None) -> Any:
     """Return a frame as the dataset under which MLflow lists it with the run."""
-    import mlflow.data
+    from mlflow.data.pandas_dataset import from_pandas
 
-    return mlflow.data.from_pandas(frame, source=source, targets=targets, name=name)
+    return from_pandas(frame, source=source, targets=targets, name=name)

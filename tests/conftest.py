@@ -1,0 +1,151 @@
+"""One real MLflow server over HTTP for the whole test session, and a model registered on it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from biasbios_mlflow import load_bios
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Warnings are errors, except those that MLflow's own code causes."""
+    warnings.filterwarnings("ignore", module=r"mlflow\b")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the MLflow server ended with code {process.returncode}")
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError("the MLflow server did not answer within 120 s")
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of an MLflow server with a sqlite store; it is the session's tracking server."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    url = f"http://127.0.0.1:{(port := _free_port())}"
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"),
+                *("--port", str(port), "--workers", "1"),
+                *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
+                *("--artifacts-destination", str(folder / "artifacts")),
+            ],
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        _wait_for(url, process)
+        os.environ["MLFLOW_TRACKING_URI"] = url  # for the programs that tests start
+        mlflow.set_tracking_uri(url)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+@pytest.fixture
+def run(mlflow_server: str) -> Iterator[mlflow.ActiveRun]:
+    """A run that is active during the test."""
+    with mlflow.start_run() as active:
+        yield active
+
+
+@pytest.fixture(scope="session")
+def bios() -> pd.DataFrame:
+    """Every eighth bio of the sample's test split: 28 occupations, both genders."""
+    return load_bios("sample", split="test").df.iloc[::8].reset_index(drop=True)
+
+
+@pytest.fixture(scope="session")
+def classifier() -> Pipeline:
+    """A small classifier from a frame with the column hard_text."""
+    train = load_bios("sample", split="train").df.iloc[::4]
+    pipeline = make_pipeline(
+        ColumnTransformer([("tfidf", TfidfVectorizer(max_features=3000), "hard_text")]),
+        LogisticRegression(C=10.0, max_iter=1000),
+    )
+    return pipeline.fit(train[["hard_text"]], train["profession"])
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One version of a registered model, under all its URIs."""
+
+    name: str
+    version: str
+    model_id: str
+    run_id: str
+
+    def uris(self) -> dict[str, str]:
+        return {
+            "version": f"models:/{self.name}/{self.version}",
+            "alias": f"models:/{self.name}@candidate",
+            "model id": f"models:/{self.model_id}",
+            "run": f"runs:/{self.run_id}/model",
+        }
+
+    @property
+    def uri(self) -> str:
+        return f"models:/{self.name}/{self.version}"
+
+
+def register(model: object, name: str, **options: object) -> Registered:
+    """Log a scikit-learn model in a run of its own and register it under ``name``."""
+    with mlflow.start_run() as run:
+        info = mlflow.sklearn.log_model(
+            model,
+            name="model",
+            registered_model_name=name,
+            pip_requirements=["scikit-learn"],
+            **{"input_example": pd.DataFrame({"hard_text": ["She heals."]}), **options},
+        )
+    version = str(info.registered_model_version)
+    mlflow.MlflowClient().set_registered_model_alias(name, "candidate", version)
+    return Registered(name, version, info.model_id, run.info.run_id)
+
+
+@pytest.fixture(scope="session")
+def registered(mlflow_server: str, classifier: Pipeline) -> Registered:
+    """The small classifier, registered on the server."""
+    return register(classifier, "occupations")
+
+
+@pytest.fixture
+def bios_csv(bios: pd.DataFrame, tmp_path: Path) -> Path:
+    """The same bios as a file."""
+    path = tmp_path / "bios.csv"
+    bios.to_csv(path, index=False)
+    return path

@@ -18,8 +18,6 @@ from biasbios_mlflow.prediction.predictor import PredictedPair
 
 __all__ = ["Flip", "Flips"]
 
-_UNKNOWN = "(unknown)"
-
 
 @dataclass(frozen=True)
 class Flip:
@@ -77,7 +75,7 @@ class Flips:
         counterfactual_texts: Sequence[str] | None,
         pair: PredictedPair,
         *,
-        labels: Sequence[str],
+        names: Sequence[str],
         limit: int,
     ) -> Flips:
         """Collect the flips of a window.
@@ -90,8 +88,8 @@ class Flips:
             None where they are not known (static predictions).
         pair : PredictedPair
             For the n bios and for their swapped copies.
-        labels : sequence of str
-            Names of the prediction codes.
+        names : sequence of str
+            What the prediction codes stand for.
         limit : int
             Most flips to keep.
         """
@@ -99,9 +97,8 @@ class Flips:
         if counterfactual is None:
             return cls(limit=limit)
         flipped = np.flatnonzero(original.codes != counterfactual.codes)
-        names = [*labels, _UNKNOWN]
         ids = bios.ids()
-        changes = _changes(original, counterfactual, flipped, len(labels))
+        changes = _changes(original, counterfactual, flipped)
         order = np.lexsort((bios.rows[flipped], -np.nan_to_num(changes)))[:limit]
         sample = []
         for position in order:
@@ -157,13 +154,12 @@ def _changes(
     original: Predictions,
     counterfactual: Predictions,
     rows: npt.NDArray[np.int64],
-    n_labels: int,
 ) -> npt.NDArray[np.float64]:
     changes = np.full(len(rows), np.nan)
     if original.probabilities is None or counterfactual.probabilities is None:
         return changes
     codes = original.codes[rows]
-    known = codes < n_labels
+    known = codes < original.probabilities.shape[1]
     at = (rows[known], codes[known])
     changes[known] = np.abs(original.probabilities[at] - counterfactual.probabilities[at])
     return changes

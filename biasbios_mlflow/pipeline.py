@@ -117,12 +117,12 @@ def evaluate_window(
             pair = predict_pair(predictor, reader, bios, counterfactuals)
     with watch("counting"):
         counts = _count(bios, pair, reader.labels.names)
-        flips = Flips.of(
-            bios, counterfactuals, pair, labels=reader.labels.names, limit=config.max_flips
-        )
+        flips = Flips.of(bios, counterfactuals, pair, names=reader.names, limit=config.max_flips)
     with watch("hashing"):
         rows = bios.hash()
-    return WindowResult(counts=counts, flips=flips, rows=rows, unknown=pair.original.unknown)
+    return WindowResult(
+        counts=counts, flips=flips, rows=rows, unknown=reader.unknown(pair.original)
+    )
 
 
 def _count(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Counts:

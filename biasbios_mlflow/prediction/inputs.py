@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Bios
@@ -15,35 +17,61 @@ __all__ = ["ModelInputs"]
 
 
 class ModelInputs:
-    """The rows of one call to a model: all originals, then the counterfactuals that differ.
+    """Rows to be predicted: all originals of a window, then the counterfactuals that differ.
 
     Parameters
     ----------
     bios : Bios
-        A window of n bios.
-    counterfactuals : sequence of str of length n
-        Their gender-swapped texts.
-
-    Attributes
-    ----------
-    texts : list of str
-        n originals, then one text for each bio that the swap changed.
-    changed : ndarray of bool of shape (n,)
-        Which bios those are.
+        The window.
+    source : ndarray of int64 of shape (rows,)
+        Which bio of the window each row comes from.
+    texts : list of str of length rows
+    features : ndarray of shape (rows, d), optional
+        For models that eat features: one vector a row.
     """
 
-    def __init__(self, bios: Bios, counterfactuals: Sequence[str]) -> None:
+    def __init__(
+        self,
+        bios: Bios,
+        source: npt.NDArray[np.int64],
+        texts: list[str],
+        features: npt.NDArray[Any] | None = None,
+    ) -> None:
         self._bios = bios
-        self.changed = np.array(
-            [a != b for a, b in zip(bios.texts, counterfactuals, strict=True)], dtype=bool
-        )
-        self.texts = [
-            *bios.texts,
-            *(text for text, changed in zip(counterfactuals, self.changed, strict=True) if changed),
-        ]
+        self.source = source
+        self.texts = texts
+        self.features = features
+
+    @classmethod
+    def of(
+        cls, bios: Bios, counterfactuals: Sequence[str], changed: npt.NDArray[np.bool_]
+    ) -> ModelInputs:
+        """Put the n bios of a window before those of their counterfactuals that differ.
+
+        Parameters
+        ----------
+        bios : Bios
+            A window of n bios.
+        counterfactuals : sequence of str of length n
+        changed : ndarray of bool of shape (n,)
+            Which of them differ.
+        """
+        positions = np.flatnonzero(changed)
+        texts = [*bios.texts, *(counterfactuals[i] for i in positions.tolist())]
+        return cls(bios, np.concatenate([np.arange(len(bios)), positions]), texts)
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def __getitem__(self, part: slice) -> ModelInputs:
+        """Return some of the rows."""
+        features = None if self.features is None else self.features[part]
+        return ModelInputs(self._bios, self.source[part], self.texts[part], features)
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The row of the data that each row comes from."""
+        return self._bios.rows[self.source]
 
     @property
     def text_column(self) -> str:
@@ -58,9 +86,8 @@ class ModelInputs:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """All columns of the data, the text column holding ``texts``."""
-        frame = self._bios.inputs
-        both = pd.concat([frame, frame[self.changed]], ignore_index=True)
-        return both.assign(**{self.text_column: self.texts})
+        frame = self._bios.inputs.iloc[self.source].reset_index(drop=True)
+        return frame.assign(**{self.text_column: self.texts})
 
     @property
     def insensitive(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,16 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import softmax
 
-from biasbios_mlflow.bios.occupations import Labels, as_objects
+from biasbios_mlflow.bios.occupations import Labels, as_objects, canonical
 from biasbios_mlflow.errors import invalid
 
 __all__ = ["OutputReader", "Predictions"]
 
 _RANGE_TOLERANCE = 1e-3
 """How far outside 0 to 1 a probability may lie: half precision rounds to about 5e-4."""
+
+_ENOUGH = 20
+"""So many first predictions without one known label are a foreign label set, not an accident."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,18 +31,19 @@ class Predictions:
     Attributes
     ----------
     codes : ndarray of int64 of shape (n,)
-        Predicted occupations; ``len(labels)`` where the model named none of them.
+        Predicted occupations: positions in `OutputReader.names`, of which those from
+        ``len(OutputReader.labels)`` on are names outside the label set.
     probabilities : ndarray of float64 of shape (n, len(labels)) or None
-    unknown : Counter of str
-        The predicted names outside the label set.
     """
 
     codes: npt.NDArray[np.int64]
     probabilities: npt.NDArray[np.float64] | None = None
-    unknown: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
     def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Predictions:
-        """Return the predictions of some rows (the names of unknown ones stay behind)."""
+        """Return the predictions of some rows."""
         matrix = None if self.probabilities is None else self.probabilities[rows]
         return Predictions(self.codes[rows], matrix)
 
@@ -56,11 +60,17 @@ class OutputReader:
         model, the values of ``id2label`` of a transformers one.
     column : str, optional
         Which column of a wider frame holds the predictions.
+    ids_known : bool, default=True
+        Whether the order of the labels is known to be that of the model's ids: the user gave it, or
+        the data holds ids itself. If not, a model with ids for another number of classes is
+        refused: its ids may count anything.
 
     Attributes
     ----------
     labels : Labels
         Those of the data, and after them the classes that only the model knows.
+    names : list of str
+        What the codes stand for: the labels, and after them every other name that was predicted.
     form : str or None
         The form that the first output had.
     no_probabilities : str or None
@@ -81,20 +91,26 @@ class OutputReader:
         *,
         classes: Sequence[Any] | None = None,
         column: str | None = None,
+        ids_known: bool = True,
     ) -> None:
         self.labels = labels
+        self.names = list(labels.names)
         self.form: str | None = None
         self.no_probabilities: str | None = None
         self._data_labels = labels
         self._column = column
         self._classes: list[Any] | None = None
+        self._ids_known = ids_known
+        self._outside: dict[str, int] = {}
         self._columns: npt.NDArray[np.int64] | None = None
         self._in_order = False
         self._logits = False
         if classes is not None:
             self._learn_classes(list(classes))
 
-    def read(self, output: object, n: int, *, first_row: int = 0) -> Predictions:
+    def read(
+        self, output: object, n: int, *, rows: npt.NDArray[np.int64] | None = None
+    ) -> Predictions:
         """Turn a model's output for n bios into predictions.
 
         Parameters
@@ -103,8 +119,8 @@ class OutputReader:
             Whatever ``predict`` returned.
         n : int
             How many bios went in.
-        first_row : int, default=0
-            Row number of the first of them, for messages.
+        rows : ndarray of int64 of shape (n,), optional
+            The row of each of them in the data, for messages.
 
         Returns
         -------
@@ -116,11 +132,14 @@ class OutputReader:
             Too few or too many rows, values that are no numbers, another form than before, labels
             that have nothing in common with those of the data.
         """
+        rows = np.arange(n) if rows is None else rows
+        if n == 0:
+            return Predictions(np.empty(0, dtype=np.int64))
         form, content, classes = self._recognise(output, n)
         if len(content) != n:
             raise invalid(
                 "model output",
-                found=f"{len(content)} predictions for {n} bios (from row {first_row} on)",
+                found=f"{len(content)} predictions for {n} bios (from row {rows[0]} on)",
                 expected="one prediction a bio, in order",
                 fix="let predict return one row for each row it gets",
             )
@@ -132,13 +151,13 @@ class OutputReader:
                 self._logits = not _are_probabilities(content)
         elif form != self.form:
             raise invalid(
-                f"model output for the bios from row {first_row} on",
+                f"model output for the bios from row {rows[0]} on",
                 found=f"{form}",
                 expected=f"{self.form}, as for the bios before",
                 fix="let the model return one form for all bios",
             )
         if form == "matrix":
-            return self._from_matrix(content, classes, first_row)
+            return self._from_matrix(content, classes, rows)
         return self._from_labels(content, first)
 
     # -- forms --------------------------------------------------------------------------------
@@ -270,30 +289,62 @@ class OutputReader:
     def _from_labels(self, values: npt.NDArray[np.object_], first: bool) -> Predictions:
         positions, distinct = pd.factorize(values, use_na_sentinel=False)
         codes = np.array([self._code(value) for value in distinct], dtype=np.int64)[positions]
-        outside = codes >= len(self._data_labels)
-        unknown = Counter(_shown(value) for value in values[outside].tolist())
-        if first and len(codes) and outside.all():
-            raise self._no_common_labels(sorted(unknown))
-        return Predictions(codes, None, unknown)
+        if first and len(codes) >= _ENOUGH:
+            self.check_any_known(Counter(codes.tolist()))
+        return Predictions(codes)
+
+    def unknown(self, predictions: Predictions) -> Counter[str]:
+        """Count the predicted names that are not among the labels of the data."""
+        outside = predictions.codes[predictions.codes >= len(self._data_labels)]
+        return Counter(self.names[code] for code in outside.tolist())
+
+    def check_any_known(self, codes: Iterable[int]) -> None:
+        """Raise where none of some predicted codes is a label of the data."""
+        codes = list(codes)
+        if codes and min(codes) >= len(self._data_labels):
+            raise self._no_common_labels(sorted({self.names[code] for code in codes}))
+
+    def encode(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Return the codes of names that another reader of the same model had."""
+        return np.array([self._named(name) for name in names], dtype=np.int64)
 
     def _code(self, value: object) -> int:
         code = self.labels.code(value)
-        if code < len(self.labels) or self._classes is None:
+        if code < len(self.labels):
             return code
-        # An integer, or LABEL_7, that the label set cannot place may be a position in the classes.
-        position = Labels([str(i) for i in range(len(self._classes))], ids=True).code(value)
-        if position < len(self._classes):
-            return self.labels.code(self._classes[position])
+        if self._classes is not None:
+            # A whole number that the label set cannot place may be a position in the classes.
+            position = Labels([str(i) for i in range(len(self._classes))], ids=True).code(value)
+            if position < len(self._classes):
+                return self.labels.code(self._classes[position])
+        return self._named(_shown(value))
+
+    def _named(self, name: str) -> int:
+        code = self.labels.code(name)
+        if code < len(self.labels):
+            return code
+        # Names outside the label set keep codes of their own: two different ones are a flip.
+        code = self._outside.setdefault(canonical(name), len(self.names))
+        if code == len(self.names):
+            self.names.append(name)
         return code
 
     # -- matrices -----------------------------------------------------------------------------
 
     def _learn_classes(self, classes: list[Any]) -> None:
         known = [name for name in classes if self.labels.code(name) < len(self.labels)]
-        if not known:
+        if not known or self._undecidable(classes):
             raise self._no_common_labels([str(name) for name in classes])
         self._classes = classes
         self.labels = self.labels.extended(classes)
+        self.names = list(self.labels.names)
+
+    def _undecidable(self, classes: list[Any]) -> bool:
+        """Tell whether classes are bare ids 0 … K - 1 of another label set than the data's."""
+        if self._ids_known or len(classes) == len(self._data_labels):
+            return False
+        bare = Labels([str(i) for i in range(len(classes))], ids=True)
+        return [bare.code(name) for name in classes] == list(range(len(classes)))
 
     def _learn_columns(self, names: list[Any] | None, width: int) -> None:
         if names is not None:
@@ -328,13 +379,16 @@ class OutputReader:
         )
 
     def _from_matrix(
-        self, matrix: npt.NDArray[np.float64], names: list[Any] | None, first_row: int
+        self,
+        matrix: npt.NDArray[np.float64],
+        names: list[Any] | None,
+        rows: npt.NDArray[np.int64],
     ) -> Predictions:
         assert self._classes is not None
         assert self._columns is not None
         if matrix.shape[1] != len(self._columns) or (names is not None and names != self._classes):
             raise invalid(
-                f"model output for the bios from row {first_row} on",
+                f"model output for the bios from row {rows[0]} on",
                 found=f"a matrix of {matrix.shape[1]} columns {names or ''}".rstrip(),
                 expected=f"the {len(self._columns)} columns of the bios before",
                 fix="let the model return the same columns for all bios",
@@ -344,7 +398,7 @@ class OutputReader:
             bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
             if len(bad):
                 raise invalid(
-                    f"model output for the bio of row {first_row + int(bad[0])}",
+                    f"model output for the bio of row {rows[bad[0]]}",
                     found="probabilities that are not finite numbers",
                     expected="finite numbers for every class",
                     fix="find out why the model returns NaN or infinity for this bio",
@@ -353,7 +407,7 @@ class OutputReader:
             matrix = softmax(matrix, axis=1)
         elif not _are_probabilities(matrix):
             raise invalid(
-                f"model output for the bios from row {first_row} on",
+                f"model output for the bios from row {rows[0]} on",
                 found="numbers outside 0 to 1",
                 expected="probabilities, as for the bios before",
                 fix="let the model return probabilities for all bios, or logits for all",
@@ -362,16 +416,13 @@ class OutputReader:
             whole = np.zeros((len(matrix), len(self.labels)))
             whole[:, self._columns] = matrix
             matrix = whole
-        codes = matrix.argmax(axis=1)
-        outside = codes >= len(self._data_labels)
-        unknown = Counter(np.array(self.labels.names, dtype=object)[codes[outside]].tolist())
-        return Predictions(codes, matrix, unknown)
+        return Predictions(matrix.argmax(axis=1), matrix)
 
     def _no_common_labels(self, found: Sequence[str]) -> Exception:
         return invalid(
             "label set of the model",
             found=f"{list(found)[:30]}",
-            expected=f"some of the data's {list(self._data_labels.names)}",
+            expected=f"the data's {list(self._data_labels.names)}",
             fix="set label_names to the occupations in the order of the model's ids",
         )
 

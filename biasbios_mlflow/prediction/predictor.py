@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +18,10 @@ from biasbios_mlflow.prediction.pyfunc import PyfuncPredictor
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
 
-__all__ = ["PredictedPair", "Predictor", "find_predictor", "predict_pair"]
+__all__ = ["PredictedPair", "Predictor", "Rows", "find_predictor", "predict_pair"]
+
+Rows = slice | npt.NDArray[np.int64]
+"""Which rows of the inputs some output belongs to."""
 
 
 class Predictor(Protocol):
@@ -27,7 +30,7 @@ class Predictor(Protocol):
     Attributes
     ----------
     path : str
-        What is called, for the log and the summary.
+        What is called, and where, for the log and the summary.
     classes : sequence or None
         What columns or integer outputs stand for, where the model says so.
     """
@@ -35,8 +38,11 @@ class Predictor(Protocol):
     path: str
     classes: Sequence[Any] | None
 
-    def predict(self, inputs: ModelInputs) -> object:
-        """Return the model's output for ``len(inputs)`` rows, in any form."""
+    def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
+        """Yield the model's outputs, in any form, each with the rows that it belongs to.
+
+        Every row comes once, in any order.
+        """
 
 
 def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPredictions:
@@ -97,17 +103,48 @@ def predict_pair(
     reader: OutputReader,
     bios: Bios,
     counterfactuals: Sequence[str],
+    *,
+    progress: Callable[[int], None] | None = None,
 ) -> PredictedPair:
-    """Predict a window of n bios and their counterfactuals in one call.
+    """Predict a window of n bios and their counterfactuals together.
 
-    Texts that the swap left unchanged are predicted once.
+    Texts that the swap left unchanged are predicted once. ``progress`` is told the number of bios
+    done since it was last told.
     """
-    inputs = ModelInputs(bios, counterfactuals)
-    both = reader.read(
-        predictor.predict(inputs), len(inputs), first_row=int(bios.rows[0]) if len(bios) else 0
-    )
     n = len(bios)
+    changed = np.array(
+        [a != b for a, b in zip(bios.texts, counterfactuals, strict=True)], dtype=bool
+    )
+    inputs = ModelInputs.of(bios, counterfactuals, changed)
+    both = _predict(predictor, reader, inputs, n, progress)
     # Row that belongs to each counterfactual: its own, or the original's where it is unchanged.
     source = np.arange(n)
-    source[inputs.changed] = n + np.arange(len(inputs) - n)
-    return PredictedPair(both[:n], both[source], inputs.changed)
+    source[changed] = n + np.arange(len(inputs) - n)
+    return PredictedPair(both[:n], both[source], changed)
+
+
+def _predict(
+    predictor: Predictor,
+    reader: OutputReader,
+    inputs: ModelInputs,
+    n: int,
+    progress: Callable[[int], None] | None,
+) -> Predictions:
+    codes = np.full(len(inputs), -1, dtype=np.int64)
+    probabilities: npt.NDArray[np.float64] | None = None
+    rows = inputs.rows
+    done = told = 0
+    for where, output in predictor.predict(inputs):
+        part = reader.read(output, len(rows[where]), rows=rows[where])
+        codes[where] = part.codes
+        if part.probabilities is not None:
+            if probabilities is None:
+                probabilities = np.empty((len(inputs), part.probabilities.shape[1]))
+            probabilities[where] = part.probabilities
+        done += len(part)
+        if progress is not None:
+            now = n * done // len(inputs)
+            progress(now - told)
+            told = now
+    assert (codes >= 0).all()
+    return Predictions(codes, probabilities)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,11 @@ class PyfuncPredictor:
         self._model = model
         self._forms = _forms(_schema(model))
 
-    def predict(self, inputs: ModelInputs) -> object:
-        """Return the model's output for all rows."""
+    def predict(self, inputs: ModelInputs) -> Iterator[tuple[slice, object]]:
+        """Yield the model's output for all rows at once."""
+        yield slice(None), self._call(inputs)
+
+    def _call(self, inputs: ModelInputs) -> object:
         if len(self._forms) == 1:
             return self._model.predict(self._forms[0](inputs))
         failures: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,8 @@ class SklearnPredictor:
             return None
         return cls(estimator) if hasattr(estimator, "predict") else None
 
-    def predict(self, inputs: ModelInputs) -> object:
-        """Return the matrix of shape (rows, classes), or the labels."""
+    def predict(self, inputs: ModelInputs) -> Iterator[tuple[slice, object]]:
+        """Yield the matrix of shape (rows, classes), or the labels, of all rows at once."""
         if self._columns is None:
             output = self._call(inputs.texts)
         else:
@@ -54,4 +54,4 @@ class SklearnPredictor:
         if self._method == "decision_function" and np.ndim(output) == 1:
             # Two classes come as one margin; as logits it stands against 0.
             output = np.column_stack([np.zeros(len(output)), output])
-        return output
+        yield slice(None), output

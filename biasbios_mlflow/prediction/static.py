@@ -50,6 +50,5 @@ class StaticPredictions:
                 expected="the name of a column of the data",
                 fix=f"set {option} to the column that holds the predictions",
             )
-        first_row = int(bios.rows[0]) if len(bios) else 0
         cells: pd.Series = bios.inputs[column]
-        return reader.read(cells, len(bios), first_row=first_row)
+        return reader.read(cells, len(bios), rows=bios.rows)

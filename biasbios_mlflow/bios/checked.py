@@ -14,7 +14,7 @@ import pandas as pd
 from biasbios_mlflow.bios.occupations import Labels, encode_genders
 from biasbios_mlflow.errors import invalid, nearest
 
-__all__ = ["Bios", "Columns", "RowHash", "check_bios", "find_columns"]
+__all__ = ["Bios", "Columns", "RowHash", "check_bios", "check_not_empty", "find_columns"]
 
 _TEXT_NAMES = ("hard_text", "text", "bio", "hard_text_untokenized", "biography")
 _OCCUPATION_NAMES = ("profession", "occupation", "title", "p", "label", "target")
@@ -225,6 +225,14 @@ class Bios:
         return RowHash.of(zip(self.texts, names, genders, counterfactuals, strict=True))
 
 
+def check_not_empty(frame: pd.DataFrame) -> None:
+    """Raise where there are no bios at all."""
+    if len(frame) == 0:
+        raise invalid(
+            "data", found="no rows", expected="at least one bio", fix="check the source and split"
+        )
+
+
 def check_bios(
     frame: pd.DataFrame,
     columns: Columns,
@@ -265,12 +273,9 @@ def check_bios(
     >>> len(bios), bios.missing
     (1, {'text': 1, 'occupation': 0, 'gender': 0})
     """
-    if len(frame) == 0:
-        raise invalid(
-            "data", found="no rows", expected="at least one bio", fix="check the source and split"
-        )
+    check_not_empty(frame)
     texts = frame[columns.text]
-    no_text = texts.isna().to_numpy(dtype=bool)
+    no_text = texts.isna().to_numpy(dtype=bool, copy=True)
     text_list = texts.tolist()
     for row, text in enumerate(text_list):
         if not isinstance(text, str):

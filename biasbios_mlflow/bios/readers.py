@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from biasbios_mlflow.bios.checked import Columns, check_bios, find_columns
+from biasbios_mlflow.bios.checked import Columns, check_bios, check_not_empty, find_columns
 from biasbios_mlflow.bios.occupations import GENDERS
 from biasbios_mlflow.bios.sample import read_sample
 from biasbios_mlflow.errors import invalid
@@ -155,4 +155,6 @@ def as_dataset(frame: pd.DataFrame, *, targets: str, name: str, source: str | No
     """Return a frame as the dataset under which MLflow lists it with the run."""
     from mlflow.data.pandas_dataset import from_pandas
 
-    return from_pandas(frame, source=source, targets=targets, name=name)
+    check_not_empty(frame)  # MLflow's digest fails on an empty frame with an error of its own
+    options = {} if source is None else {"source": source}
+    return from_pandas(frame, targets=targets, name=name, **options)

@@ -64,7 +64,7 @@ def test_the_console_script_is_installed() -> None:
 
 
 def test_readme_lists_every_option() -> None:
-    """To write the table anew: python tests/test_docs.py."""
+    """To write the table anew: python -m tests.test_docs."""
     assert options_table() in (ROOT / "README.md").read_text("utf-8")
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.scoring.metrics import Tables
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes, ctf_values
 
-__all__ = ["Counts", "Tables", "ctf_values"]
+__all__ = ["Counts", "ctf_values"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -23,32 +24,6 @@ _LIMB_BITS = 30
 _LIMB = 1 << _LIMB_BITS
 _POWERS = 2  # sums of values and of their squares
 _CHANGED_UNKNOWN = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """The dense marginal tables of some counts, male first, K occupations in label order.
-
-    Attributes
-    ----------
-    bios, hits, consistent : int arrays of shape (2, K)
-        Bios by gender and true occupation; those predicted right; those whose counterfactual has
-        the same prediction.
-    predicted : int array of shape (2, K)
-        Bios by gender and predicted occupation (predictions outside the label set are in none).
-    changed, changed_consistent : int arrays of shape (2, K)
-        Bios that the swap changed, and those of them with the same prediction.
-    hits_consistent : int array of shape (2, K)
-        Bios predicted right whose counterfactual has the same prediction.
-    """
-
-    bios: IntArray
-    hits: IntArray
-    predicted: IntArray
-    consistent: IntArray
-    hits_consistent: IntArray
-    changed: IntArray
-    changed_consistent: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,27 +230,24 @@ class Counts:
 
     @cached_property
     def tables(self) -> Tables:
-        """The dense tables by gender and occupation."""
+        """The sums that the metrics are made of, K occupations in label order."""
         c, n_labels = self.columns, len(self.labels)
-        hit = c["predictions"] == c["occupations"]
         same = c["predictions"] == c["counterfactuals"]
         changed = c["changed"] == 1
 
-        def table(occupations: IntArray, where: npt.NDArray[np.bool_]) -> IntArray:
-            place = c["genders"][where] * n_labels + occupations[where]
+        def table(name: str, where: npt.NDArray[np.bool_]) -> IntArray:
+            place = c["genders"][where] * n_labels + c[name][where]
             # Float weights are exact up to 2⁵³ bios.
             flat = np.bincount(place, weights=self.bios[where], minlength=2 * n_labels)
             return flat.astype(np.int64).reshape(2, n_labels)
 
-        everything = np.ones(len(self.cells), dtype=np.bool_)
         return Tables(
-            bios=table(c["occupations"], everything),
-            hits=table(c["occupations"], hit),
-            predicted=table(c["predictions"], c["predictions"] < n_labels),
-            consistent=table(c["occupations"], same),
-            hits_consistent=table(c["occupations"], hit & same),
-            changed=table(c["occupations"], changed),
-            changed_consistent=table(c["occupations"], changed & same),
+            bios=table("occupations", np.ones(len(self.cells), dtype=np.bool_)),
+            hits=table("occupations", c["predictions"] == c["occupations"]),
+            predicted=table("predictions", c["predictions"] < n_labels),
+            consistent=self.bios[same].sum(),
+            changed=self.bios[changed].sum(),
+            changed_consistent=self.bios[changed & same].sum(),
         )
 
     def where(self, **values: int) -> int:

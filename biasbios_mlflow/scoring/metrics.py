@@ -7,6 +7,7 @@ leaves it out and says why.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ import numpy.typing as npt
 from scipy import special, stats
 
 __all__ = [
+    "Tables",
     "accuracy",
     "accuracy_by_gender",
     "balanced_accuracy",
     "balanced_accuracy_ovr",
+    "count_metrics",
     "false_positives",
+    "folded_normal_moments",
     "gap_abs",
     "gap_abs_noise_floor",
     "gap_mean_square",
@@ -35,6 +39,68 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The sums of counts that the metrics are made of.
+
+    Attributes
+    ----------
+    bios, hits, predicted : int arrays of shape (..., 2, K)
+        Bios by gender and true occupation; those predicted right; bios by gender and predicted
+        occupation (predictions outside the label set are in none).
+    consistent, changed, changed_consistent : int arrays of shape (...)
+        Bios whose counterfactual has the same prediction; bios that the swap changed; both.
+    """
+
+    bios: Numbers
+    hits: Numbers
+    predicted: Numbers
+    consistent: Numbers
+    changed: Numbers
+    changed_consistent: Numbers
+
+
+def count_metrics(tables: Tables, *, min_cell: int = 1) -> dict[str, FloatArray]:
+    """Compute every metric that counts alone determine, but for noise floors; shapes (...) each.
+
+    Per-occupation gaps are one array ``tpr_gap`` of shape (..., K). NaN where undefined; whether
+    all bios have a counterfactual is for the caller to know.
+
+    Examples
+    --------
+    >>> one = np.array(1)
+    >>> tables = Tables(
+    ...     np.array([[1], [1]]), np.array([[1], [0]]), np.array([[1], [0]]), one, one, one
+    ... )
+    >>> float(count_metrics(tables)["gap_rms"])
+    1.0
+    """
+    t = tables
+    scored = scored_occupations(t.bios, min_cell)
+    false_positive, negative = false_positives(t.hits, t.predicted, t.bios)
+    tpr_gap, fpr_gap = rate_gap(t.hits, t.bios), rate_gap(false_positive, negative)
+    fpr_scored = scored & (negative > 0).all(axis=-2)
+    by_gender = accuracy_by_gender(t.hits, t.bios)
+    n = t.bios.sum(axis=(-2, -1))
+    return {
+        "balanced_accuracy": balanced_accuracy(t.hits, t.bios),
+        "balanced_accuracy_ovr": balanced_accuracy_ovr(t.hits, t.predicted, t.bios),
+        "accuracy": accuracy(t.hits, t.bios),
+        "accuracy_male": by_gender[..., 0],
+        "accuracy_female": by_gender[..., 1],
+        "accuracy_gap": by_gender[..., 0] - by_gender[..., 1],
+        "gap_rms": gap_rms(tpr_gap, scored),
+        "gap_abs": gap_abs(tpr_gap, scored),
+        "gap_rms_debiased": gap_rms_debiased(t.hits, t.bios, scored),
+        "fpr_gap_rms": gap_rms(fpr_gap, fpr_scored),
+        "fpr_gap_abs": gap_abs(fpr_gap, fpr_scored),
+        "prediction_consistency": share(t.consistent, n),
+        "swap_coverage": share(t.changed, n),
+        "prediction_consistency_changed": share(t.changed_consistent, t.changed),
+        "tpr_gap": np.where(scored, tpr_gap, np.nan),
+    }
 
 
 def share(part: npt.ArrayLike, whole: npt.ArrayLike) -> FloatArray:
@@ -193,7 +259,7 @@ def gap_rms_debiased(hits: Numbers, bios: Numbers, scored: BoolArray) -> FloatAr
 
 
 def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:
-    """Compute the expected `gap_abs` of a model without any gap, given the cell sizes; shapes (2, K).
+    """Compute the expected `gap_abs` of a model without any gap, given the cell sizes; (2, K).
 
     Each occupation's TPR is that of both genders together.
 
@@ -207,12 +273,17 @@ def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     if not scored.any():
         return float("nan")
     return float(
-        np.mean([np.sum(w * _mean_abs(c, s)) for c, w, s in _null_gaps(hits, bios, scored)])
+        np.mean(
+            [
+                np.sum(w * folded_normal_moments(c, s)[0])
+                for c, w, s in _null_gaps(hits, bios, scored)
+            ]
+        )
     )
 
 
 def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:
-    """Compute the expected `gap_rms` of a model without any gap, given the cell sizes; shapes (2, K).
+    """Compute the expected `gap_rms` of a model without any gap, given the cell sizes; (2, K).
 
     As for `gap_abs_noise_floor`. With S the sum of squared gaps over the occupations,
     E √S = ∫ (1 − E exp(−tS)) t^(−3/2) dt / (2√π) over t > 0, and E exp(−tS) is a product over the
@@ -269,7 +340,7 @@ def _null_gaps(
     enumerated = 6 * np.sqrt(variance) * n <= _HALF_SUPPORT
     around = np.arange(-_HALF_SUPPORT, _HALF_SUPPORT + 1)
     x = np.rint(n * p)[..., None] + around
-    pmf = stats.binom.pmf(x, n[..., None], p[:, None])
+    pmf = np.asarray(stats.binom.pmf(x, n[..., None], p[:, None]))
     pmf /= pmf.sum(axis=-1, keepdims=True)
     deviation = x / n[..., None] - p[:, None]
     pmf[~enumerated], deviation[~enumerated] = around == 0, 0.0
@@ -283,17 +354,27 @@ def _null_gaps(
     return gaps
 
 
-def _mean_abs(centre: FloatArray, sd: float) -> FloatArray:
-    """Mean of |centre + sd · Z| for a standard normal Z (the folded normal distribution)."""
-    if sd == 0:
-        return np.abs(centre)
-    z = centre / sd
-    return np.asarray(
-        sd * np.sqrt(2 / np.pi) * np.exp(-np.square(z) / 2) + centre * special.erf(z / np.sqrt(2))
-    )
+def folded_normal_moments(
+    centre: FloatArray, sd: npt.ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Compute the first three moments of |centre + sd · Z| for a standard normal Z.
+
+    Examples
+    --------
+    >>> [float(m[0]) for m in folded_normal_moments(np.array([-3.0]), np.array([0.0]))]
+    [3.0, 9.0, 27.0]
+    """
+    mu, s = np.abs(centre), np.asarray(sd, dtype=np.float64)
+    z = np.minimum(mu / np.maximum(s, 1e-300), 40.0)  # beyond 40 all is as at infinity
+    density = np.sqrt(2 / np.pi) * np.exp(-np.square(z) / 2)
+    inside = special.erf(z / np.sqrt(2))
+    second = np.square(mu) + np.square(s)
+    third = s * (np.square(mu) + 2 * np.square(s)) * density
+    third += mu * (np.square(mu) + 3 * np.square(s)) * inside
+    return s * density + mu * inside, second, third
 
 
 def _mean(values: FloatArray, where: Numbers) -> FloatArray:
-    count = where.sum(axis=-1)
+    count = np.asarray(where).sum(axis=-1)
     total = np.where(where, values, 0.0).sum(axis=-1)
     return share(total, count)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.scoring import metrics as formulas
-from biasbios_mlflow.scoring import tables
+from biasbios_mlflow.scoring import tables, uncertainty
 from biasbios_mlflow.scoring.counts import Counts
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
 
@@ -22,10 +23,18 @@ __all__ = ["HEADLINE", "Scores", "score", "scores_from_counts"]
 HEADLINE = ("balanced_accuracy", "ctf", "prediction_consistency", "gap_rms", "gap_abs")
 """The five metrics of the benchmark, the primary one first."""
 
-_NO_COUNTERFACTUAL = "no counterfactual predictions"
+_LOGGED_BOUNDS = (*HEADLINE, "gap_rms_debiased")
+
+_GAP_METRICS = (
+    "gap_rms",
+    "gap_abs",
+    "gap_rms_debiased",
+    "gap_rms_noise_floor",
+    "gap_abs_noise_floor",
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scores:
     """What a model scored.
 
@@ -49,6 +58,8 @@ class Scores:
         Bios predicted to be something outside the label set.
     options : dict
         ``confidence``, ``n_replicates``, ``seed`` and ``min_cell`` as used.
+    counts : Counts
+        What everything was computed from.
     outcomes : Outcomes or None
         The rows, where the scores were made from rows; `compare` needs them.
     """
@@ -63,7 +74,22 @@ class Scores:
     unknown_predictions: int
     unknown_counterfactual_predictions: int
     options: dict[str, Any]
-    outcomes: Outcomes | None = field(default=None, repr=False, compare=False)
+    counts: Counts = field(repr=False)
+    outcomes: Outcomes | None = field(default=None, repr=False)
+
+    def replicates(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Draw bootstrap replicates of every metric that counts alone determine.
+
+        ``n_replicates`` of them, by ``seed``: arrays of that length by name of the metric, and
+        ``tpr_gap`` with a column for each of ``counts.labels``.
+        """
+        o = self.options
+        return uncertainty.replicates(
+            self.counts,
+            n_replicates=o["n_replicates"],
+            seed=o["seed"],
+            min_cell=o["min_cell"],
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the rows as dicts, lists, strings and numbers, fit for JSON."""
@@ -101,10 +127,8 @@ def scores_from_counts(
         Counts of all bios.
     confidence : float
         Level of the intervals, between 0 and 1.
-    n_replicates : int
-        Replicates for the intervals that need resampling.
-    seed : int
-        Seed of the replicates; the same seed gives the same intervals.
+    n_replicates, seed : int
+        Number and seed of `Scores.replicates`; the intervals need no resampling.
     min_cell : int
         Bios that each gender needs for an occupation to be scored.
     intervals : bool
@@ -138,6 +162,12 @@ def scores_from_counts(
     )
     metrics, reasons = point_metrics(counts, min_cell=min_cell)
     bounds: dict[str, tuple[float, float]] = {}
+    if intervals and counts.total:
+        every = uncertainty.intervals(counts, confidence=confidence, min_cell=min_cell)
+        bounds = {name: every[name] for name in metrics if name in every}
+        for name, (low, high) in bounds.items():
+            if name in _LOGGED_BOUNDS or name.startswith("tpr_gap/"):
+                metrics[f"{name}_ci_low"], metrics[f"{name}_ci_high"] = low, high
     correlation = tables.gap_share_correlation(counts, min_cell=min_cell)
     n_labels = len(counts.labels)
     return Scores(
@@ -152,6 +182,7 @@ def scores_from_counts(
         unknown_counterfactual_predictions=counts.where(counterfactuals=n_labels)
         + counts.where(counterfactuals=n_labels + 1),
         options=options,
+        counts=counts,
     )
 
 
@@ -190,7 +221,7 @@ def score(
     confidence : float
         Level of the intervals.
     n_replicates, seed : int
-        Replicates for the intervals that need resampling, and their seed.
+        Number and seed of `Scores.replicates`; the intervals need no resampling.
     min_cell : int
         Bios that each gender needs for an occupation to be scored.
     changed : bool array of shape (n,), optional
@@ -239,8 +270,7 @@ def score(
 def scores_from_outcomes(outcomes: Outcomes, **options: Any) -> Scores:
     """Score rows: `scores_from_counts` of their counts, with the rows kept for `compare`."""
     scores = scores_from_counts(Counts.from_outcomes(outcomes), **options)
-    object.__setattr__(scores, "outcomes", outcomes)
-    return scores
+    return replace(scores, outcomes=outcomes)
 
 
 def check_options(
@@ -274,116 +304,87 @@ def check_options(
 def point_metrics(counts: Counts, *, min_cell: int) -> tuple[dict[str, float], dict[str, str]]:
     """Compute every metric, without intervals, and the reasons of the absent ones."""
     t, n = counts.tables, counts.total
-    n_labels = len(counts.labels)
     scored = formulas.scored_occupations(t.bios, min_cell)
-    gap = formulas.rate_gap(t.hits, t.bios)
-    false_positives, negatives = formulas.false_positives(t.hits, t.predicted, t.bios)
-    fpr_gap = formulas.rate_gap(false_positives, negatives)
-    fpr_scored = scored & (negatives > 0).all(axis=0)
-    male, female = formulas.accuracy_by_gender(t.hits, t.bios)
-
-    no_bios = "no bios"
-    no_scored = f"no occupation has at least {min_cell} bios of each gender"
-    no_male, no_female = ("no bios of men", "no bios of women") if n else (no_bios, no_bios)
-    values: dict[str, tuple[float, str]] = {
-        "balanced_accuracy": (float(formulas.balanced_accuracy(t.hits, t.bios)), no_bios),
-        "balanced_accuracy_ovr": (
-            float(formulas.balanced_accuracy_ovr(t.hits, t.predicted, t.bios)),
-            "fewer than two occupations are present",
-        ),
-        "accuracy": (float(formulas.accuracy(t.hits, t.bios)), no_bios),
-        "accuracy_male": (float(male), no_male),
-        "accuracy_female": (float(female), no_female),
-        "accuracy_gap": (float(male - female), no_female if male == male else no_male),
-        "gap_rms": (float(formulas.gap_rms(gap, scored)), no_scored),
-        "gap_abs": (float(formulas.gap_abs(gap, scored)), no_scored),
-        "gap_rms_debiased": (
-            float(formulas.gap_rms_debiased(t.hits, t.bios, scored)),
-            no_scored,
-        ),
-        "gap_rms_noise_floor": (formulas.gap_rms_noise_floor(t.hits, t.bios, scored), no_scored),
-        "gap_abs_noise_floor": (formulas.gap_abs_noise_floor(t.hits, t.bios, scored), no_scored),
-        "fpr_gap_rms": (
-            float(formulas.gap_rms(fpr_gap, fpr_scored)),
-            no_scored if not scored.any() else "no scored occupation has negatives of each gender",
-        ),
-        "fpr_gap_abs": (
-            float(formulas.gap_abs(fpr_gap, fpr_scored)),
-            no_scored if not scored.any() else "no scored occupation has negatives of each gender",
-        ),
-        "bios": (float(n), ""),
-        "occupations_scored": (float(scored.sum()), ""),
-        "occupations_excluded": (float(n_labels - scored.sum()), ""),
-    }
-    values.update(_counterfactual_metrics(counts))
-    for k, label in enumerate(counts.labels):
-        few = (
-            f"{int(t.bios[0, k])} bios of men and {int(t.bios[1, k])} of women, "
-            f"and min_cell is {min_cell}"
-        )
-        values[f"tpr_gap/{label}"] = (float(gap[k]) if scored[k] else math.nan, few)
-    metrics = {name: value for name, (value, _) in values.items() if math.isfinite(value)}
-    reasons = {name: why for name, (value, why) in values.items() if not math.isfinite(value)}
-    return metrics, reasons
+    computed = formulas.count_metrics(t, min_cell=min_cell)
+    gaps = computed.pop("tpr_gap")
+    values = {name: float(value) for name, value in computed.items()}
+    values.update(
+        gap_rms_noise_floor=formulas.gap_rms_noise_floor(t.hits, t.bios, scored),
+        gap_abs_noise_floor=formulas.gap_abs_noise_floor(t.hits, t.bios, scored),
+        bios=float(n),
+        occupations_scored=float(scored.sum()),
+        occupations_excluded=float((~scored).sum()),
+        ctf_changed=counts.ctf_moments("ctf", changed_only=True)[1],
+        **{reading: counts.ctf_moments(reading)[1] for reading in CTF_READINGS},
+    )
+    reasons = _reasons(counts, scored, min_cell)
+    for label, gap, male, female in zip(counts.labels, gaps, *t.bios, strict=True):
+        values[f"tpr_gap/{label}"] = float(gap)
+        if math.isnan(gap):
+            reasons[f"tpr_gap/{label}"] = (
+                f"{male} bios of men and {female} of women; min_cell is {min_cell}"
+            )
+    return {name: value for name, value in values.items() if name not in reasons}, reasons
 
 
-def _counterfactual_metrics(counts: Counts) -> Mapping[str, tuple[float, str]]:
-    t, n = counts.tables, counts.total
-    n_labels = len(counts.labels)
-    values: dict[str, tuple[float, str]] = {}
+def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> dict[str, str]:
+    """Say of each metric that cannot be computed why."""
+    t, n, n_labels = counts.tables, counts.total, len(counts.labels)
+    male, female = t.bios.sum(axis=-1)
+    n_occupations = int((t.bios.sum(axis=0) > 0).sum())
+    n_gap = "" if scored.any() else f"no occupation has at least {min_cell} bios of each gender"
+    no_gender = "" if male and female else f"no bios of {'women' if male else 'men'}"
 
     unpaired = counts.where(counterfactuals=n_labels + 2)
-    why_unpaired = ""
-    if n == 0:
-        why_unpaired = "no bios"
-    elif unpaired == n:
-        why_unpaired = _NO_COUNTERFACTUAL
-    elif unpaired:
-        why_unpaired = f"{unpaired} of {n} bios have no counterfactual prediction"
-    consistency = math.nan if why_unpaired else int(t.consistent.sum()) / n
-    values["prediction_consistency"] = (consistency, why_unpaired)
-
-    n_changed = int(t.changed.sum())
-    why_unchanged = ""
-    if n == 0:
-        why_unchanged = "no bios"
-    elif counts.where(changed=2):
-        why_unchanged = "not known which bios the swap changed"
-    values["swap_coverage"] = (math.nan if why_unchanged else n_changed / n, why_unchanged)
-    if not why_unchanged and not n_changed:
-        why_unchanged = "the swap changed no bio"
-    why = why_unpaired or why_unchanged
-    values["prediction_consistency_changed"] = (
-        math.nan if why else int(t.changed_consistent.sum()) / n_changed,
-        why,
-    )
+    no_pair = ""
+    if unpaired:
+        no_pair = f"{unpaired} of {n} bios have no counterfactual prediction"
+    if unpaired == n:
+        no_pair = "no counterfactual predictions"
+    no_flag = "not known which bios the swap changed" if counts.where(changed=2) else ""
+    no_change = no_flag or ("" if t.changed else "the swap changed no bio")
 
     expected = n - counts.where(predictions=n_labels)
     n_ctf = int(counts.ctf_bios.sum())
-    why_ctf = ""
+    no_ctf = ""
+    if n_ctf != expected:
+        no_ctf = f"only {n_ctf} of {expected} bios have probabilities"
+    if not n_ctf:
+        no_ctf = "no probabilities" if expected else "no prediction lies in the label set"
+    if unpaired == n:
+        no_ctf = no_pair
+    no_changed_ctf = no_ctf or no_change
+    if not no_changed_ctf and not counts.ctf_moments("ctf", changed_only=True)[0]:
+        no_changed_ctf = "no changed bio has probabilities"
+
+    reasons = {
+        "balanced_accuracy": "",
+        "balanced_accuracy_ovr": "" if n_occupations > 1 else "only one occupation is present",
+        "accuracy": "",
+        "accuracy_male": "" if male else "no bios of men",
+        "accuracy_female": "" if female else "no bios of women",
+        "accuracy_gap": no_gender,
+        **dict.fromkeys(_GAP_METRICS, n_gap),
+        **dict.fromkeys(
+            ("fpr_gap_rms", "fpr_gap_abs"),
+            n_gap or ("" if n_occupations > 1 else "only one occupation is present"),
+        ),
+        "prediction_consistency": no_pair,
+        "swap_coverage": no_flag,
+        "prediction_consistency_changed": no_pair or no_change,
+        **dict.fromkeys(CTF_READINGS, no_ctf),
+        "ctf_changed": no_changed_ctf,
+    }
     if n == 0:
-        why_ctf = "no bios"
-    elif n_ctf == 0 and unpaired == n:
-        why_ctf = _NO_COUNTERFACTUAL
-    elif n_ctf == 0:
-        why_ctf = "no probabilities" if expected else "all predictions lie outside the label set"
-    elif n_ctf != expected:
-        why_ctf = f"only {n_ctf} of {expected} bios have probabilities"
-    for reading in CTF_READINGS:
-        values[reading] = (math.nan if why_ctf else counts.ctf_moments(reading)[1], why_ctf)
-    why = why_ctf or why_unchanged
-    _, changed_mean, _ = counts.ctf_moments("ctf", changed_only=True)
-    if not why and math.isnan(changed_mean):
-        why = "no changed bio has probabilities"
-    values["ctf_changed"] = (math.nan if why else changed_mean, why)
-    return values
+        reasons = dict.fromkeys(reasons, "no bios")
+    return {name: why for name, why in reasons.items() if why}
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as dicts with None for NaN."""
     return [
         {
-            key: None if isinstance(value, float) and math.isnan(value) else value
+            str(key): None if isinstance(value, float) and math.isnan(value) else value
             for key, value in row.items()
         }
         for row in frame.to_dict("records")

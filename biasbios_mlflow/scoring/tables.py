@@ -11,62 +11,19 @@ from scipy import special, stats
 
 from biasbios_mlflow.scoring import metrics
 from biasbios_mlflow.scoring.counts import Counts
+from biasbios_mlflow.scoring.uncertainty import newcombe_interval
 
 __all__ = [
     "fisher_mid_p",
     "flip_labels",
     "flips",
     "gap_share_correlation",
-    "newcombe_interval",
     "occupations_table",
-    "wilson_interval",
 ]
 
 FloatArray = npt.NDArray[np.float64]
 
 UNKNOWN_LABEL = "(unknown label)"
-
-
-def wilson_interval(
-    hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95
-) -> tuple[FloatArray, FloatArray]:
-    """Score interval of a binomial proportion (Wilson 1927); NaN where ``n`` is 0.
-
-    Examples
-    --------
-    >>> low, high = wilson_interval(8, 10)
-    >>> round(float(low), 4), round(float(high), 4)
-    (0.4902, 0.9433)
-    """
-    p, size = metrics.share(hits, n), np.maximum(np.asarray(n, dtype=np.float64), 1)
-    z2 = _z(confidence) ** 2
-    centre = (p + z2 / (2 * size)) / (1 + z2 / size)
-    half = np.sqrt(z2 * (p * (1 - p) + z2 / (4 * size)) / size) / (1 + z2 / size)
-    # At 0 and 1 the bound is exact, which rounding would miss.
-    low = np.where(p == 0, 0.0, np.maximum(centre - half, 0.0))
-    high = np.where(p == 1, 1.0, np.minimum(centre + half, 1.0))
-    return np.where(np.isnan(p), np.nan, low), np.where(np.isnan(p), np.nan, high)
-
-
-def newcombe_interval(
-    hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float = 0.95
-) -> tuple[FloatArray, FloatArray]:
-    """Interval of a difference of two proportions; shapes (2, ...) to (...).
-
-    Newcombe 1998 (Statistics in Medicine 17, method 10), from two Wilson intervals.
-
-    Examples
-    --------
-    >>> low, high = newcombe_interval([56, 48], [70, 80])
-    >>> round(float(low), 4), round(float(high), 4)
-    (0.0524, 0.3339)
-    """
-    p = metrics.share(hits, n)
-    low, high = wilson_interval(hits, n, confidence)
-    gap = p[0] - p[1]
-    below = np.hypot(p[0] - low[0], high[1] - p[1])
-    above = np.hypot(high[0] - p[0], p[1] - low[1])
-    return gap - below, gap + above
 
 
 def fisher_mid_p(hits: npt.ArrayLike, n: npt.ArrayLike) -> float:
@@ -178,9 +135,9 @@ def flips(counts: Counts) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Rows ``male_to_female`` (bios of men, read as women), ``female_to_male`` and ``all``;
-        columns ``direction``, ``bios`` (with a counterfactual prediction), ``flipped``, ``towards`` (wrong
-        to right), ``away`` (right to wrong), ``between`` (wrong to wrong), ``p_value``: McNemar's
-        exact two-sided test that towards and away are equally likely.
+        columns ``direction``, ``bios`` (with a counterfactual prediction), ``flipped``,
+        ``towards`` (wrong to right), ``away`` (right to wrong), ``between`` (wrong to wrong),
+        ``p_value``: McNemar's exact two-sided test that towards and away are equally likely.
 
     Examples
     --------
@@ -249,10 +206,6 @@ def flip_labels(counts: Counts) -> pd.DataFrame:
     keys = ["direction", "prediction", "counterfactual_prediction"]
     summed = rows.groupby(keys, as_index=False, sort=True).sum()
     return summed.sort_values("bios", ascending=False, kind="stable", ignore_index=True)
-
-
-def _z(confidence: float) -> float:
-    return float(special.ndtri((1 + confidence) / 2))
 
 
 def _log_choose(n: int, k: npt.NDArray[np.int64]) -> FloatArray:

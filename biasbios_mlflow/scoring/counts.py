@@ -144,7 +144,9 @@ class Counts:
             groups, place, ctf_bios = np.unique(
                 group[kept], return_inverse=True, return_counts=True
             )
-            sums = _exact_sums(outcomes.ctf[kept], place.reshape(-1), len(groups))
+            values = outcomes.ctf[kept]
+            powers = np.stack([values, np.square(values)], axis=-1)
+            sums = exact_sums(powers, place.reshape(-1), len(groups))
         return cls(
             outcomes.labels, cells, bios.astype(np.int64), groups, ctf_bios.astype(np.int64), sums
         )
@@ -176,7 +178,7 @@ class Counts:
             [p.ctf_groups for p in parts],
             [[p.ctf_bios for p in parts], [p.ctf_sums for p in parts]],
         )
-        return Counts(self.labels, cells, bios, groups, ctf_bios, _carry(sums))
+        return Counts(self.labels, cells, bios, groups, ctf_bios, carry(sums))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Counts):
@@ -277,9 +279,8 @@ class Counts:
         n = int(self.ctf_bios[chosen].sum())
         if n == 0:
             return 0, float("nan"), float("nan")
-        limbs = self.ctf_sums[chosen, CTF_READINGS.index(reading)].sum(axis=0).tolist()
-        mean, mean_square = (((high << _LIMB_BITS) + low) / (n << 60) for high, low in limbs)
-        return n, mean, mean_square
+        sums = self.ctf_sums[chosen, CTF_READINGS.index(reading)].sum(axis=0)
+        return n, from_limbs(sums[0], n), from_limbs(sums[1], n)
 
 
 _ARRAYS = ("cells", "bios", "ctf_groups", "ctf_bios", "ctf_sums")
@@ -290,34 +291,53 @@ def _collapse(predictions: IntArray, n_labels: int) -> IntArray:
     return np.where(known, predictions, n_labels)
 
 
-def _carry(sums: IntArray) -> IntArray:
+def carry(sums: IntArray) -> IntArray:
     """Bring the low limbs below 2³⁰ again, so that equal sums are equal arrays."""
     high, low = sums[..., 0], sums[..., 1]
     return np.stack([high + (low >> _LIMB_BITS), low & (_LIMB - 1)], axis=-1)
 
 
-def _exact_sums(values: FloatArray, place: IntArray, n_groups: int) -> IntArray:
-    """Sum values and squares by group in fixed point.
+def exact_sums(values: FloatArray, place: IntArray, n_groups: int) -> IntArray:
+    """Sum non-negative values by group in fixed point, the same in any order.
 
-    ``np.bincount`` adds floats, which is exact while the sums stay whole numbers below 2⁵³: rows
-    are taken in slices short enough for that.
+    Parameters
+    ----------
+    values : float array of shape (n, ...)
+        What to sum, each rounded to a multiple of 2⁻⁶⁰.
+    place : int array of shape (n,)
+        Group of each row.
+    n_groups : int
+        Number of groups G.
+
+    Returns
+    -------
+    int array of shape (G, ..., 2)
+        Sums as (high, low) limb in units of 2⁻³⁰ and 2⁻⁶⁰; add them with `carry`.
+
+    Notes
+    -----
+    ``np.bincount`` adds floats, which is exact while sums stay whole numbers below 2⁵³: rows are
+    taken in slices short enough for that.
     """
-    sums = np.zeros((n_groups, values.shape[1], _POWERS, 2), dtype=np.int64)
-    largest = max(1.0, float(values.max(initial=0.0)) ** 2)
-    step = max(1, int((1 << 22) / largest))
-    for start in range(0, len(values), step):
+    flat = values.reshape(len(values), -1)
+    sums = np.zeros((n_groups, flat.shape[1], 2), dtype=np.int64)
+    step = max(1, int((1 << 22) / max(1.0, float(flat.max(initial=0.0)))))
+    for start in range(0, len(flat), step):
         rows = place[start : start + step]
-        for reading in range(values.shape[1]):
-            value = values[start : start + step, reading]
-            for power, term in enumerate((value, value * value)):
-                scaled = term * _LIMB
-                high = np.floor(scaled)
-                low = np.rint((scaled - high) * _LIMB)
-                for limb, part in enumerate((high, low)):
-                    sums[:, reading, power, limb] += np.bincount(
-                        rows, weights=part, minlength=n_groups
-                    ).astype(np.int64)
-    return _carry(sums)
+        for column in range(flat.shape[1]):
+            scaled = flat[start : start + step, column] * _LIMB
+            high = np.floor(scaled)
+            low = np.rint((scaled - high) * _LIMB)
+            for limb, part in enumerate((high, low)):
+                added = np.bincount(rows, weights=part, minlength=n_groups)
+                sums[:, column, limb] += added.astype(np.int64)
+    return carry(sums).reshape(n_groups, *values.shape[1:], 2)
+
+
+def from_limbs(limbs: IntArray, divisor: int) -> float:
+    """Divide a sum given as (high, low) limb by a whole number, correctly rounded."""
+    high, low = limbs.tolist()
+    return float(((high << _LIMB_BITS) + low) / (divisor << (2 * _LIMB_BITS)))
 
 
 def _add_by_key(

@@ -97,9 +97,9 @@ class Scores:
             "metrics": dict(self.metrics),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             "reasons": dict(self.reasons),
-            "occupations": _records(self.occupations),
-            "flips": _records(self.flips),
-            "flip_labels": _records(self.flip_labels),
+            "occupations": records(self.occupations),
+            "flips": records(self.flips),
+            "flip_labels": records(self.flip_labels),
             "gap_share_correlation": self.gap_share_correlation,
             "unknown_predictions": self.unknown_predictions,
             "unknown_counterfactual_predictions": self.unknown_counterfactual_predictions,
@@ -163,7 +163,7 @@ def scores_from_counts(
     metrics, reasons = point_metrics(counts, min_cell=min_cell)
     bounds: dict[str, tuple[float, float]] = {}
     if intervals and counts.total:
-        every = uncertainty.intervals(counts, confidence=confidence, min_cell=min_cell)
+        every, _ = uncertainty.intervals(counts, confidence=confidence, min_cell=min_cell)
         bounds = {name: every[name] for name in metrics if name in every}
         for name, (low, high) in bounds.items():
             if name in _LOGGED_BOUNDS or name.startswith("tpr_gap/"):
@@ -380,8 +380,8 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
     return {name: why for name, why in reasons.items() if why}
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as dicts with None for NaN."""
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Turn rows into dicts, with None for NaN."""
     return [
         {
             str(key): None if isinstance(value, float) and math.isnan(value) else value

@@ -279,7 +279,7 @@ class _Populations:
             return np.asarray(_shifted_gamma_cdf(z, third / variance**1.5) > target)
 
         low, high = np.full(shape, -_PATH_END), np.full(shape, _PATH_END)
-        for _ in range(40):
+        for _ in range(36):
             middle = (low + high) / 2
             further = above(self.rates(path(middle)))
             low, high = np.where(further, middle, low), np.where(further, high, middle)
@@ -355,7 +355,7 @@ def _shifted_gamma_cdf(z: FloatArray, skewness: FloatArray) -> FloatArray:
 
 def intervals(
     counts: Counts, *, confidence: float = 0.95, min_cell: int = 1
-) -> dict[str, tuple[float, float]]:
+) -> tuple[dict[str, tuple[float, float]], dict[str, float]]:
     """Compute the interval of every metric of ``counts`` that has one.
 
     Shares have Wilson's interval, ``accuracy_gap`` and ``tpr_gap/<occupation>`` Newcombe's, the
@@ -365,8 +365,10 @@ def intervals(
 
     Returns
     -------
-    dict of str to (float, float)
+    intervals : dict of str to (float, float)
         Bounds by metric; what cannot be computed is left out.
+    centres : dict of str to float
+        For the gap metrics, the estimate without upward bias (`GapIntervals`).
     """
     t, n = counts.tables, counts.total
     n_occupation, right = t.bios.sum(axis=0), t.hits.sum(axis=0)
@@ -395,22 +397,27 @@ def intervals(
         *counts.ctf_moments("ctf", changed_only=True), largest=0.25, confidence=confidence
     )
     scored = metrics.scored_occupations(t.bios, min_cell)
-    if scored.any():
-        gaps = gap_intervals(t.hits, t.bios, scored, confidence)
-        bounds.update(gap_rms=gaps.rms, gap_rms_debiased=gaps.rms, gap_abs=gaps.abs)
     false_positives, negatives = metrics.false_positives(t.hits, t.predicted, t.bios)
-    fpr_scored = scored & (negatives > 0).all(axis=0)
-    if fpr_scored.any():
-        gaps = gap_intervals(false_positives, negatives, fpr_scored, confidence)
-        bounds.update(fpr_gap_rms=gaps.rms, fpr_gap_abs=gaps.abs)
+    centres = {}
+    for prefix, events, cells in (("", t.hits, t.bios), ("fpr_", false_positives, negatives)):
+        chosen = scored & (cells > 0).all(axis=0)
+        if chosen.any():
+            gaps = gap_intervals(events, cells, chosen, confidence)
+            bounds.update({f"{prefix}gap_rms": gaps.rms, f"{prefix}gap_abs": gaps.abs})
+            centres[f"{prefix}gap_rms"] = float(gaps.rms_centre)
+            centres[f"{prefix}gap_abs"] = float(gaps.abs_centre)
+    if scored.any():
+        bounds["gap_rms_debiased"] = bounds["gap_rms"]
+        centres["gap_rms_debiased"] = centres["gap_rms"]
     low, high = newcombe_interval(t.hits, t.bios, confidence)
     for k in np.flatnonzero(scored):
         bounds[f"tpr_gap/{counts.labels[k]}"] = low[k], high[k]
-    return {
+    finite = {
         name: (float(low), float(high))
         for name, (low, high) in bounds.items()
         if np.isfinite(low) and np.isfinite(high)
     }
+    return finite, centres
 
 
 def replicates(

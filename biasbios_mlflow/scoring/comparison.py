@@ -1,0 +1,515 @@
+"""Two models on the same bios: paired counts, and differences with paired intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import special
+
+from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.scoring import metrics as formulas
+from biasbios_mlflow.scoring import uncertainty
+from biasbios_mlflow.scoring.counts import Counts, carry, exact_sums, from_limbs
+from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
+from biasbios_mlflow.scoring.scores import Scores, check_options, point_metrics, records
+
+__all__ = ["Comparison", "JointCounts", "better", "compare", "compare_counts"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+_HIGHER_IS_BETTER = (
+    "balanced_accuracy",
+    "balanced_accuracy_ovr",
+    "accuracy",
+    "accuracy_male",
+    "accuracy_female",
+    "prediction_consistency",
+    "prediction_consistency_changed",
+)
+_NOT_COMPARED = (
+    "bios",
+    "occupations_scored",
+    "occupations_excluded",
+    "swap_coverage",
+    "gap_rms_noise_floor",
+    "gap_abs_noise_floor",
+)
+
+
+def better(metric: str) -> str:
+    """Say which way a metric is better: ``higher``, ``lower`` or ``nearer zero``.
+
+    Examples
+    --------
+    >>> better("accuracy"), better("ctf"), better("tpr_gap/nurse")
+    ('higher', 'lower', 'nearer zero')
+    """
+    if metric in _HIGHER_IS_BETTER:
+        return "higher"
+    return "nearer zero" if metric.startswith(("tpr_gap/", "accuracy_gap")) else "lower"
+
+
+@dataclass(frozen=True, eq=False)
+class JointCounts:
+    """Counts of two models on the same bios, and what both have in common; parts add up.
+
+    Attributes
+    ----------
+    a, b : Counts
+        Counts of each model, with one label set.
+    hits_both : int array of shape (2, K)
+        Bios by gender and occupation that both models predict right.
+    mistakes_both : int array of shape (2, K)
+        Bios by gender and predicted occupation for which both models make this wrong prediction.
+    consistent_both : int array of shape (2,)
+        Bios, all and changed ones, whose prediction neither model changes under the swap.
+    ctf_sums : int array of shape (2, 4, 2)
+        Over all and over changed bios, by reading, the exact sum of the product of the two models'
+        CTF values, as (high, low) limb.
+    ctf_bios : int array of shape (2,)
+        Bios in these sums.
+    """
+
+    a: Counts
+    b: Counts
+    hits_both: IntArray
+    mistakes_both: IntArray
+    consistent_both: IntArray
+    ctf_sums: IntArray
+    ctf_bios: IntArray
+
+    @classmethod
+    def from_outcomes(cls, a: Outcomes, b: Outcomes) -> JointCounts:
+        """Count two models' rows.
+
+        Raises
+        ------
+        mlflow.exceptions.MlflowException
+            When the rows are not of the same bios.
+        """
+        a, b = _same_labels(a, b)
+        _check_same_bios(a, b)
+        n_labels = len(a.labels)
+        hit = (a.predictions == a.occupations) & (b.predictions == a.occupations)
+        mistake = (a.predictions == b.predictions) & (a.predictions != a.occupations)
+        mistake &= (a.predictions >= 0) & (a.predictions < n_labels)
+        changed = np.zeros(len(a), dtype=np.bool_) if a.changed is None else a.changed
+        same = np.zeros(len(a), dtype=np.bool_)
+        if a.counterfactual_predictions is not None and b.counterfactual_predictions is not None:
+            same = (a.counterfactual_predictions == a.predictions) & (
+                b.counterfactual_predictions == b.predictions
+            )
+        ctf_sums = np.zeros((2, len(CTF_READINGS), 2), dtype=np.int64)
+        ctf_bios = np.zeros(2, dtype=np.int64)
+        if a.ctf is not None and b.ctf is not None:
+            product = a.ctf * b.ctf
+            valued = ~np.isnan(product[:, 0])
+            by_changed = exact_sums(product[valued], changed[valued].astype(np.int64), 2)
+            ctf_sums = carry(np.stack([by_changed.sum(axis=0), by_changed[1]]))
+            ctf_bios = np.array([valued.sum(), (valued & changed).sum()], dtype=np.int64)
+        return cls(
+            a=Counts.from_outcomes(a),
+            b=Counts.from_outcomes(b),
+            hits_both=_table(a.genders[hit], a.occupations[hit], n_labels),
+            mistakes_both=_table(a.genders[mistake], a.predictions[mistake], n_labels),
+            consistent_both=np.array([same.sum(), (same & changed).sum()], dtype=np.int64),
+            ctf_sums=ctf_sums,
+            ctf_bios=ctf_bios,
+        )
+
+    def __add__(self, other: JointCounts) -> JointCounts:
+        return JointCounts(
+            a=self.a + other.a,
+            b=self.b + other.b,
+            hits_both=self.hits_both + other.hits_both,
+            mistakes_both=self.mistakes_both + other.mistakes_both,
+            consistent_both=self.consistent_both + other.consistent_both,
+            ctf_sums=carry(self.ctf_sums + other.ctf_sums),
+            ctf_bios=self.ctf_bios + other.ctf_bios,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """How model b differs from model a on the same bios.
+
+    Attributes
+    ----------
+    differences : pandas.DataFrame
+        One row a metric, indexed by its name: ``a``, ``b``, ``difference`` (b minus a), ``ci_low``,
+        ``ci_high``, ``better`` (see `better`), ``centre`` (the difference without the upward bias
+        of gap metrics), ``margin`` and ``probability_worse``, the probability that b is worse than
+        a by more than the margin.
+    reasons : dict of str to str
+        Why a metric could not be compared.
+    options : dict
+        ``confidence``, ``n_replicates``, ``seed`` and ``min_cell`` as used.
+    """
+
+    differences: pd.DataFrame
+    reasons: dict[str, str]
+    options: dict[str, Any]
+    _folded: dict[str, FloatArray] = field(repr=False)
+
+    def probability_worse(self, metric: str, margin: float = 0.0) -> float:
+        """Return the probability that b is worse than a by more than ``margin``.
+
+        It is the confidence with which the paired interval excludes anything better: below
+        (1 − confidence) / 2 exactly when the bound on the worse side is within the margin. For a
+        signed gap, worse is further from zero, and the probability is a share of replicates.
+
+        Raises
+        ------
+        mlflow.exceptions.MlflowException
+            When the metric was not compared.
+        """
+        if metric not in self.differences.index:
+            raise invalid(
+                "metric",
+                found=f"{metric} ({self.reasons.get(metric, 'not a metric that is compared')})",
+                expected=f"one of {', '.join(self.differences.index[:6])}, ...",
+                fix="compare scores that both have this metric",
+            )
+        if metric in self._folded:
+            return float(np.mean(self._folded[metric] > margin))
+        row = self.differences.loc[metric]
+        sign = -1.0 if row["better"] == "higher" else 1.0
+        worse_by = sign * float(row["centre"])
+        bounds = sorted((sign * float(row["ci_low"]), sign * float(row["ci_high"])))
+        z = float(special.ndtri((1 + self.options["confidence"]) / 2))
+        spread = (worse_by - bounds[0] if margin < worse_by else bounds[1] - worse_by) / z
+        if spread <= 0:
+            return float(worse_by > margin)
+        return float(special.ndtr((worse_by - margin) / spread))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dicts, lists, strings and numbers, fit for JSON."""
+        rows = self.differences.rename_axis("metric").reset_index()
+        return {
+            "differences": records(rows),
+            "reasons": dict(self.reasons),
+            "options": dict(self.options),
+        }
+
+    def __str__(self) -> str:
+        percent = f"{100 * self.options['confidence']:g} % interval"
+        lines = [
+            f"{'metric':<30} {'a':>7} {'b':>7} {'b - a':>8}  {percent:<18} P(worse)",
+        ]
+        for name, row in self.differences.iterrows():
+            if str(name).startswith("tpr_gap/"):
+                continue
+            span = f"{row['ci_low']:.4f} to {row['ci_high']:.4f}"
+            lines.append(
+                f"{name!s:<30} {row['a']:>7.4f} {row['b']:>7.4f} {row['difference']:>8.4f}  "
+                f"{span:<18} {row['probability_worse']:>6.3f}"
+            )
+        return "\n".join(lines)
+
+
+def compare(
+    a: Scores | Outcomes,
+    b: Scores | Outcomes,
+    *,
+    margin: float | Mapping[str, float] = 0.0,
+    confidence: float = 0.95,
+    n_replicates: int = 10_000,
+    seed: int = 0,
+    min_cell: int | None = None,
+) -> Comparison:
+    """Compare two models on the same bios, pair by pair.
+
+    Each difference has an interval made of the two models' own intervals and the correlation of
+    their estimates (the method of variance estimates recovery; Zou & Donner, Statistics in Medicine
+    2008). The correlation is that of joint bootstrap replicates, drawn from the cells (gender,
+    occupation, right or wrong by each model), or of the bios' own values for the CTF readings.
+
+    Parameters
+    ----------
+    a, b : Scores or Outcomes
+        Results for the same bios in the same order; `Scores` must come from `score`, which keeps
+        the rows.
+    margin : float or mapping of metric to float
+        By how much b may be worse; for ``probability_worse``.
+    confidence : float
+        Level of the intervals.
+    n_replicates, seed : int
+        Number and seed of the replicates.
+    min_cell : int, optional
+        Bios each gender needs for an occupation to be scored. Default: as in the scores, or 1.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    mlflow.exceptions.MlflowException
+        When the bios are not the same, or scores have no rows.
+
+    Examples
+    --------
+    >>> from biasbios_mlflow.scoring import score
+    >>> occupations, genders = ["nurse", "poet"] * 100, ["male", "male", "female", "female"] * 50
+    >>> a = score(occupations, genders, ["nurse"] * 200)
+    >>> b = score(occupations, genders, ["nurse", "poet", "nurse", "nurse"] * 50)
+    >>> row = compare(a, b).differences.loc["balanced_accuracy"]
+    >>> float(row["difference"]), bool(row["ci_low"] > 0), float(row["probability_worse"]) < 0.001
+    (0.25, True, True)
+    """
+    if min_cell is None:
+        chosen = {s.options["min_cell"] for s in (a, b) if isinstance(s, Scores)}
+        if len(chosen) > 1:
+            raise invalid(
+                "min_cell",
+                found=f"scores made with {' and '.join(map(str, sorted(chosen)))}",
+                expected="the same for both",
+                fix="pass min_cell, or score both models with the same",
+            )
+        min_cell = chosen.pop() if chosen else 1
+    options = check_options(
+        confidence=confidence, n_replicates=n_replicates, seed=seed, min_cell=min_cell
+    )
+    joint = JointCounts.from_outcomes(_rows("a", a), _rows("b", b))
+    return compare_counts(joint, margin=margin, **options)
+
+
+def compare_counts(
+    joint: JointCounts,
+    *,
+    margin: float | Mapping[str, float] = 0.0,
+    confidence: float = 0.95,
+    n_replicates: int = 10_000,
+    seed: int = 0,
+    min_cell: int = 1,
+) -> Comparison:
+    """Compare two models from their joint counts; the rest is as for `compare`."""
+    values, reasons, estimates = [], {}, []
+    for name, counts in (("a", joint.a), ("b", joint.b)):
+        metrics, absent = point_metrics(counts, min_cell=min_cell)
+        values.append(metrics)
+        estimates.append(_estimates(counts, metrics, confidence=confidence, min_cell=min_cell))
+        reasons.update({metric: f"{name}: {why}" for metric, why in absent.items()})
+    drawn = _joint_replicates(joint, n_replicates=n_replicates, seed=seed, min_cell=min_cell)
+    correlations = {name: _correlation(*pair) for name, pair in drawn.items()}
+    correlations.update(_ctf_correlations(joint))
+    rows: dict[str, dict[str, Any]] = {}
+    folded: dict[str, FloatArray] = {}
+    for metric, value in values[0].items():
+        if metric not in values[1] or metric in _NOT_COMPARED:
+            continue
+        (at_a, low_a, high_a), (at_b, low_b, high_b) = (e[metric] for e in estimates)
+        rho = correlations[metric]
+        centre = at_b - at_a
+        rows[metric] = {
+            "a": value,
+            "b": values[1][metric],
+            "difference": values[1][metric] - value,
+            "ci_low": centre - _hypotenuse(at_b - low_b, high_a - at_a, rho),
+            "ci_high": centre + _hypotenuse(high_b - at_b, at_a - low_a, rho),
+            "better": better(metric),
+            "centre": centre,
+        }
+        if better(metric) == "nearer zero":
+            draw_a, draw_b = drawn[metric]
+            folded[metric] = np.abs(draw_b) - np.abs(draw_a)
+    columns = ["a", "b", "difference", "ci_low", "ci_high", "better", "centre"]
+    comparison = Comparison(
+        differences=pd.DataFrame.from_dict(rows, orient="index", columns=columns),
+        reasons=reasons,
+        options={
+            "confidence": confidence,
+            "n_replicates": n_replicates,
+            "seed": seed,
+            "min_cell": min_cell,
+        },
+        _folded=folded,
+    )
+    margins = [margin.get(m, 0.0) if isinstance(margin, Mapping) else margin for m in rows]
+    worse = [comparison.probability_worse(m, by) for m, by in zip(rows, margins, strict=True)]
+    table = comparison.differences.assign(margin=margins, probability_worse=worse)
+    return replace(comparison, differences=table)
+
+
+def _rows(name: str, scores: Scores | Outcomes) -> Outcomes:
+    outcomes = scores.outcomes if isinstance(scores, Scores) else scores
+    if outcomes is None:
+        raise invalid(
+            name,
+            found="scores without rows",
+            expected="the outcome of each bio",
+            fix="make them with score(), or pass Outcomes",
+        )
+    return outcomes
+
+
+def _same_labels(a: Outcomes, b: Outcomes) -> tuple[Outcomes, Outcomes]:
+    """Recode b so that both have one label set: a's labels, then b's other ones."""
+    if a.labels == b.labels:
+        return a, b
+    labels = a.labels + tuple(label for label in b.labels if label not in set(a.labels))
+    place = {label: code for code, label in enumerate(labels)}
+    known = np.array([place[label] for label in b.labels], dtype=np.int64)
+
+    def recode(codes: IntArray, old: Sequence[str], new: IntArray) -> IntArray:
+        inside = (codes >= 0) & (codes < len(old))
+        # Labels outside the set stay outside, and apart from each other.
+        return np.where(inside, new[np.where(inside, codes, 0)], np.abs(codes) + len(labels))
+
+    def recoded(outcomes: Outcomes, new: IntArray) -> Outcomes:
+        swapped = outcomes.counterfactual_predictions
+        return replace(
+            outcomes,
+            labels=labels,
+            occupations=recode(outcomes.occupations, outcomes.labels, new),
+            predictions=recode(outcomes.predictions, outcomes.labels, new),
+            counterfactual_predictions=None
+            if swapped is None
+            else recode(swapped, outcomes.labels, new),
+        )
+
+    return recoded(a, np.arange(len(a.labels))), recoded(b, known)
+
+
+def _check_same_bios(a: Outcomes, b: Outcomes) -> None:
+    if len(a) != len(b):
+        raise invalid(
+            "b",
+            found=f"{len(b)} bios",
+            expected=f"the {len(a)} bios of a",
+            fix="evaluate both models on the same data",
+        )
+    columns = {"genders": (a.genders, b.genders), "occupations": (a.occupations, b.occupations)}
+    if a.ids is not None and b.ids is not None:
+        columns["ids"] = (a.ids, b.ids)
+    for name, (first, second) in columns.items():
+        differ = np.asarray(first != second)
+        if differ.any():
+            raise invalid(
+                "b",
+                found=f"other {name} than a in {int(differ.sum())} rows, first in row "
+                f"{int(differ.argmax())}",
+                expected="the same bios in the same order",
+                fix="evaluate both models on the same data",
+            )
+
+
+def _table(genders: IntArray, codes: IntArray, n_labels: int) -> IntArray:
+    flat = np.bincount(genders * n_labels + codes, minlength=2 * n_labels)
+    return flat.astype(np.int64).reshape(2, n_labels)
+
+
+def _estimates(
+    counts: Counts, metrics: Mapping[str, float], *, confidence: float, min_cell: int
+) -> dict[str, tuple[float, float, float]]:
+    """Centre, low and high of each metric; the centre of a gap metric is without upward bias."""
+    bounds, centres = uncertainty.intervals(counts, confidence=confidence, min_cell=min_cell)
+    return {
+        name: (centres.get(name, metrics[name]), *bounds[name])
+        for name in metrics
+        if name in bounds
+    }
+
+
+def _joint_replicates(
+    joint: JointCounts, *, n_replicates: int, seed: int, min_cell: int
+) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Draw replicates of both models' metrics from the joint cells."""
+    rng = np.random.default_rng(seed)
+    a, b = joint.a.tables, joint.b.tables
+    n = joint.a.total
+    if n == 0:
+        return {}
+    bios = rng.multinomial(n, a.bios.ravel() / n, size=n_replicates).reshape(-1, *a.bios.shape)
+    hits = _draw_pairs(rng, bios, a.hits, b.hits, joint.hits_both, a.bios)
+    false_a, negatives = formulas.false_positives(a.hits, a.predicted, a.bios)
+    false_b, _ = formulas.false_positives(b.hits, b.predicted, b.bios)
+    drawn_negatives = bios.sum(axis=-1, keepdims=True) - bios
+    false = _draw_pairs(rng, drawn_negatives, false_a, false_b, joint.mistakes_both, negatives)
+    whole = np.full(n_replicates, n)
+    changed = rng.binomial(whole, a.changed / n)
+    consistent = _draw_pairs(
+        rng, whole, a.consistent, b.consistent, joint.consistent_both[0], np.asarray(n)
+    )
+    changed_consistent = _draw_pairs(
+        rng,
+        changed,
+        a.changed_consistent,
+        b.changed_consistent,
+        joint.consistent_both[1],
+        a.changed,
+    )
+    metrics = [
+        formulas.count_metrics(
+            formulas.Tables(
+                bios=bios,
+                hits=hits[model],
+                predicted=hits[model] + false[model],
+                consistent=consistent[model],
+                changed=changed,
+                changed_consistent=changed_consistent[model],
+            ),
+            min_cell=min_cell,
+        )
+        for model in (0, 1)
+    ]
+    gaps = [drawn.pop("tpr_gap") for drawn in metrics]
+    pairs = {name: (metrics[0][name], metrics[1][name]) for name in metrics[0]}
+    for k, label in enumerate(joint.a.labels):
+        pairs[f"tpr_gap/{label}"] = gaps[0][:, k], gaps[1][:, k]
+    return pairs
+
+
+def _draw_pairs(
+    rng: np.random.Generator,
+    n: npt.NDArray[np.int64],
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    both: npt.ArrayLike,
+    whole: npt.ArrayLike,
+) -> tuple[IntArray, IntArray]:
+    """Draw how many of n an event hits for model a and for b, given joint counts."""
+    first, second, common = (np.asarray(x, dtype=np.float64) for x in (a, b, both))
+    drawn_both = rng.binomial(n, formulas.share(common, np.maximum(whole, 1)))
+    rest = np.maximum(np.asarray(whole) - common, 1)
+    only_a = rng.binomial(n - drawn_both, formulas.share(first - common, rest))
+    rest = np.maximum(np.asarray(whole) - first, 1)
+    only_b = rng.binomial(n - drawn_both - only_a, formulas.share(second - common, rest))
+    return drawn_both + only_a, drawn_both + only_b
+
+
+def _correlation(a: FloatArray, b: FloatArray) -> float:
+    """Correlation of replicates; 0 where one does not vary."""
+    kept = np.isfinite(a) & np.isfinite(b)
+    if kept.sum() < 2 or np.ptp(a[kept]) == 0 or np.ptp(b[kept]) == 0:
+        return 0.0
+    return float(np.corrcoef(a[kept], b[kept])[0, 1])
+
+
+def _ctf_correlations(joint: JointCounts) -> dict[str, float]:
+    """Correlation of the two models' CTF values over the bios."""
+    correlations = {}
+    for which, readings in ((False, CTF_READINGS), (True, ("ctf",))):
+        n = int(joint.ctf_bios[int(which)])
+        for reading in readings:
+            rho = 0.0
+            if n:
+                _, mean_a, square_a = joint.a.ctf_moments(reading, changed_only=which)
+                _, mean_b, square_b = joint.b.ctf_moments(reading, changed_only=which)
+                product = from_limbs(joint.ctf_sums[int(which), CTF_READINGS.index(reading)], n)
+                spread = (square_a - mean_a**2) * (square_b - mean_b**2)
+                if spread > 0:
+                    rho = float(np.clip((product - mean_a * mean_b) / math.sqrt(spread), -1, 1))
+            correlations["ctf_changed" if which else reading] = rho
+    return correlations
+
+
+def _hypotenuse(x: float, y: float, rho: float) -> float:
+    return math.sqrt(max(x * x + y * y - 2 * rho * x * y, 0.0))

@@ -1,11 +1,12 @@
 """Invented bios: a seeded generator with the benchmark's proportions.
 
-Nobody in these texts exists. Every bio is put together from the phrases of ``phrases.tsv``: a
-tab-separated table of kind, occupations that use the phrase (``*`` for all), the gender that uses
-it more often (or nothing), and the text. In a text, ``{kind}`` stands for a phrase of that kind,
-``[a|b]`` for one of the alternatives, ``{he}``, ``{him}``, ``{his}``, ``{hisn}`` (his or hers) and
-``{himself}`` for the pronouns, the other names in braces for facts that stay the same within a
-bio, and ``a~`` for the right one of a and an.
+Nobody in these texts exists. Every bio is put together from the phrases of ``phrases.tsv``, a
+tab-separated table of kind, occupations that use the phrase (``*`` for all, ``not`` for all but
+those named, ``physician.heart`` for one field of an occupation), the gender that uses it more
+often (``only`` if the other never does) and the text. In a text, ``{kind}`` stands for a phrase of
+that kind, ``[a|b]`` for one of the alternatives, ``{he}``, ``{him}``, ``{his}``, ``{hisn}`` (his
+or hers) and ``{himself}`` for the pronouns, the other names in braces for facts that stay the same
+within a bio, and ``a~`` for the right one of a and an.
 
 ``python -m biasbios_mlflow.bios.invented`` writes the embedded sample anew.
 """
@@ -29,7 +30,9 @@ import pandas as pd
 from biasbios_mlflow.bios.occupations import GENDERS, OCCUPATIONS
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["BENCHMARK_BIOS", "SPLITS", "invent_bios", "sample_bytes"]
+__all__ = ["BENCHMARK_BIOS", "SPLITS", "Split", "invent_bios", "sample_bytes"]
+
+Split: TypeAlias = Literal["train", "test"]
 
 BENCHMARK_BIOS: dict[str, tuple[int, int]] = {
     "accountant": (5652, 2081),
@@ -66,11 +69,11 @@ BENCHMARK_BIOS: dict[str, tuple[int, int]] = {
 The 393,423 bios that Ravfogel et al. (2020, "Null It Out", ACL) released.
 """
 
-SPLITS: dict[str, tuple[int, int]] = {"train": (8000, 24), "test": (4000, 12)}
+SPLITS: dict[Split, tuple[int, int]] = {"train": (12000, 60), "test": (5000, 24)}
 """The sample's splits: bios before rounding up, and the least bios of an occupation and gender."""
 
 # How often a phrase is chosen by the gender it leans to, by both if it leans to none, by the other.
-_LEANING, _NEUTRAL, _OTHER = 5, 3, 1
+_LEANING, _NEUTRAL, _OTHER = 4, 3, 2
 
 _PRONOUNS = {
     "male": {"he": "he", "him": "him", "his": "his", "hisn": "his", "himself": "himself"},
@@ -78,6 +81,7 @@ _PRONOUNS = {
     "first": {"he": "I", "him": "me", "his": "my", "hisn": "mine", "himself": "myself"},
 }
 _DOCTORS = {"chiropractor", "dentist", "physician", "professor", "psychologist", "surgeon"}
+_YOUNG = {"comedian", "dj", "model", "personal_trainer", "rapper", "software_engineer"}
 _FACTS = {"He", "His", "grad", "home", "later", "mail", "spouse", "web", "years"}
 
 _GENDERED = re.compile(
@@ -93,17 +97,16 @@ _THIRD_PERSON = re.compile(
 )
 _ARTICLE = re.compile(r"\b([Aa])~ (\W?)(\w+)")
 
-
 _SUBJECT = {"male": ("He", "His"), "female": ("She", "Her")}
 
 # Shares of bios: without any gendered word, up to there or in the first person, with the name in
 # place of most pronouns, about nothing in particular, about another occupation's matters, up to
 # there or with one sentence about them, with typographic quotes.
 _NO_GENDER, _FIRST_PERSON, _BY_NAME = 0.015, 0.03, 0.03
-_VAGUE, _ELSEWHERE, _TWO_TOPICS, _TYPOGRAPHIC = 0.06, 0.05, 0.12, 0.35
+_VAGUE, _ELSEWHERE, _TWO_TOPICS, _TYPOGRAPHIC = 0.01, 0.1, 0.175, 0.35
 # Shares of sentences about the work, in any bio and in a vague one, and of those that only this
 # occupation would say; bounds that share out most of the other sentences.
-_WORK, _VAGUE_WORK, _OWN = 0.55, 0.1, 0.2
+_WORK, _VAGUE_WORK, _OWN = 0.66, 0.1, 0.24
 _ASIDES = (("hobby", 0.1), ("career", 0.3), ("personal", 0.5), ("contact", 0.6))
 # The order in a bio, beneath the first sentence; all else comes before.
 _ORDER = {"career": 2, "hobby": 3, "personal": 3, "contact": 4}
@@ -129,10 +132,12 @@ def _table() -> dict[str, list[_Entry]]:
     """Read ``phrases.tsv``: the entries of each kind."""
     source = importlib.resources.files("biasbios_mlflow.bios") / "phrases.tsv"
     table: dict[str, list[_Entry]] = {}
-    with source.open(encoding="utf-8", newline="") as file:
+    with source.open(encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            occupations = OCCUPATIONS if row["occupations"] == "*" else row["occupations"].split()
-            entry = _Entry(frozenset(occupations), row["lean"], row["text"])
+            names = row["occupations"].split()
+            if names[0] in ("*", "not"):
+                names = [name for name in OCCUPATIONS if name not in names]
+            entry = _Entry(frozenset(names), row["lean"], row["text"])
             table.setdefault(row["kind"], []).append(entry)
     return table
 
@@ -149,6 +154,14 @@ def _in_voice(text: str, voice: str) -> str | None:
     return text
 
 
+def _weight(lean: str, gender: str) -> int:
+    """Return how often a phrase is there for a gender to choose."""
+    leaning, _, only = lean.partition(" ")
+    if not leaning:
+        return _NEUTRAL
+    return _LEANING if leaning == gender else 0 if only else _OTHER
+
+
 @functools.cache
 def _phrases(kind: str, about: str, gender: str, voice: str) -> list[_Phrase]:
     """Return the phrases of a kind, each as often as its lean to the gender says."""
@@ -157,8 +170,7 @@ def _phrases(kind: str, about: str, gender: str, voice: str) -> list[_Phrase]:
         known = about in entry.occupations or about.partition(".")[0] in entry.occupations
         text = _in_voice(entry.text, voice) if known else None
         if text is not None:
-            weight = {gender: _LEANING, "": _NEUTRAL}.get(entry.lean, _OTHER)
-            weights[text] = max(weight, weights.get(text, 0))
+            weights[text] = max(_weight(entry.lean, gender), weights.get(text, 0))
     options: list[_Phrase] = []
     for text, weight in weights.items():
         phrase = _parse(text, about, gender, voice)
@@ -205,7 +217,7 @@ class _Writer:
         spouse = "wife" if gender == "male" else "husband"
         partner = self.phrase("female_first" if gender == "male" else "male_first")
         self.surname = last
-        self.graduated = 1976 + int(draw() * 36)
+        self.graduated = (1998 if occupation in _YOUNG else 1984) + int(draw() * 16)
         self.facts = {
             "home": self.phrase("town"),
             "spouse": f"{spouse} {partner}",
@@ -214,10 +226,10 @@ class _Writer:
             "web": (first + last).lower(),
             "mail": f"{first}.{last}@{last}.example".lower(),
         }
-        if occupation in _DOCTORS and draw() < 0.6:
-            self.name = f"Dr. {last}"
-        elif draw() < 0.5:
+        if draw() < 0.4:
             self.name = first
+        elif occupation in _DOCTORS:
+            self.name = f"Dr. {last}"
         else:
             self.name = f"Mr. {last}" if gender == "male" else f"Ms. {last}"
 
@@ -259,12 +271,16 @@ class _Writer:
     def bio(self) -> str:
         """Write the bio."""
         draw = self.draw
+        # "third" is the third person with pronouns, "none" with no word that tells the gender.
         style = draw()
         voice = "none" if style < _NO_GENDER else "first" if style < _FIRST_PERSON else "third"
-        name_rate = 0.8 if style > 1 - _BY_NAME else 0.1
+        name_rate = 0.8 if style > 1 - _BY_NAME else 0.2
         work = _VAGUE_WORK if draw() < _VAGUE else _WORK
-        # A few bios tell of something else altogether, and some more in one sentence.
-        another = self._with_field(OCCUPATIONS[int(draw() * len(OCCUPATIONS))])
+        # A few bios tell of another occupation altogether, and some more in one sentence.
+        second = occupation = self.occupation
+        while second == occupation:
+            second = self.phrase("second")
+        another = self._with_field(second)
         aside = draw()
         if aside < _ELSEWHERE:
             self.about = another
@@ -274,19 +290,17 @@ class _Writer:
         sentences: list[tuple[int, str]] = []
         count = 0
         while count < length:
-            if kinds:
-                kind = self._next_kind(work, kinds)
+            if not kinds:
+                kind = "work" if draw() < work else "education"
+            elif aside < _TWO_TOPICS and "switch" not in kinds:
+                kind = "switch"
             else:
-                kind = "education" if draw() < 0.4 else "work" if draw() < work else "filler"
-            off_topic = kind == "work" and "work" in kinds and aside < _TWO_TOPICS
-            if off_topic:
-                aside = 1
-            third = voice == "third" or (voice == "first" and not kinds and draw() < 0.5)
-            named = bool(kinds) and draw() < name_rate
-            self._new_sentence("third" if third else voice, named)
-            sentence = self.phrase(
-                kind, "third" if third else voice, another if off_topic else self.about
-            )
+                kind = self._next_kind(work, kinds)
+            off_topic = kind == "work" and kinds[-1:] == ["switch"]
+            introduced = voice == "first" and not kinds and draw() < 0.5
+            speaker = "third" if introduced else voice
+            self._new_sentence(speaker, named=bool(kinds) and draw() < name_rate)
+            sentence = self.phrase(kind, speaker, another if off_topic else self.about)
             count += sentence.count(" ") + 1
             sentences.append((_ORDER.get(kind, 1) if kinds else 0, sentence))
             kinds.append(kind)
@@ -298,7 +312,7 @@ class _Writer:
             return text.replace("'", "’")
         return text.replace("“", '"').replace("”", '"')
 
-    def _new_sentence(self, voice: str, named: bool) -> None:
+    def _new_sentence(self, voice: str, *, named: bool) -> None:
         """Decide what the sentence calls its subject if it begins with it, and its year."""
         if voice == "first":
             subject = ("I", "My")
@@ -333,7 +347,7 @@ def _article(match: re.Match[str]) -> str:
     return f"{article}{'n' if vowel else ''} {quote}{word}"
 
 
-def _cells(n: int | None, split: str) -> list[tuple[str, str, int]]:
+def _cells(n: int | None, split: Split) -> list[tuple[str, str, int]]:
     """Return how many bios each occupation and gender gets."""
     total = sum(bios for bios, _ in BENCHMARK_BIOS.values())
     if n is None:
@@ -360,9 +374,7 @@ def _cells(n: int | None, split: str) -> list[tuple[str, str, int]]:
     ]
 
 
-def invent_bios(
-    n: int | None = None, *, seed: int = 0, split: Literal["train", "test"] = "train"
-) -> pd.DataFrame:
+def invent_bios(n: int | None = None, *, seed: int = 0, split: Split = "train") -> pd.DataFrame:
     """Invent bios with the benchmark's occupations and shares of women.
 
     Parameters
@@ -370,7 +382,7 @@ def invent_bios(
     n : int, optional
         Number of bios, shared out in the benchmark's proportions. By default as many as the
         embedded sample has in that split: the benchmark's proportions, but in every occupation
-        as many bios as it takes for at least 24 (train) or 12 (test) of each gender.
+        as many bios as it takes for at least 60 (train) or 24 (test) of each gender.
     seed : int, default 0
         The same seed gives the same bios on every platform and Python version.
     split : {"train", "test"}, default "train"
@@ -421,9 +433,9 @@ def invent_bios(
 def sample_bytes() -> bytes:
     """Return the sample's two splits as tab-separated lines: split, occupation, gender, text."""
     lines = [
-        "\t".join((split, row.profession, row.gender, row.hard_text))
+        f"{split}\t{occupation}\t{gender}\t{text}"
         for split in SPLITS
-        for row in invent_bios(split=split).itertuples(index=False)
+        for text, occupation, gender in invent_bios(split=split).to_numpy()
     ]
     return ("\n".join(lines) + "\n").encode()
 

@@ -7,12 +7,14 @@ text names the thing, what was found, what was expected and the fix.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import get_args
 
+import pydantic
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
-__all__ = ["invalid", "missing_extra", "nearest"]
+__all__ = ["from_validation", "invalid", "missing_extra", "nearest"]
 
 
 def invalid(thing: str, *, found: object, expected: object, fix: str) -> MlflowException:
@@ -45,6 +47,69 @@ def invalid(thing: str, *, found: object, expected: object, fix: str) -> MlflowE
         f"{thing}: found {found}, expected {expected}. Fix: {fix}{stop}",
         error_code=INVALID_PARAMETER_VALUE,
     )
+
+
+def from_validation(
+    thing: str, error: pydantic.ValidationError, model: type[pydantic.BaseModel]
+) -> MlflowException:
+    """Turn the first complaint of pydantic into the exception for a user error.
+
+    Parameters
+    ----------
+    thing : str
+        What was validated.
+    error : pydantic.ValidationError
+    model : type
+        The model it was validated against, for the known keys and what they mean.
+
+    Returns
+    -------
+    mlflow.exceptions.MlflowException
+        With error code ``INVALID_PARAMETER_VALUE``.
+    """
+    # An unknown key first: it is the cause of whatever is missing.
+    problem = min(error.errors(), key=lambda p: p["type"] != "extra_forbidden")
+    path = [part for part in problem["loc"] if part != "__root__"]
+    owner = _model_at(model, path[:-1])
+    if problem["type"] == "extra_forbidden" and owner is not None:
+        near = nearest(str(path[-1]), owner.model_fields)
+        known = ", ".join(sorted(owner.model_fields))
+        return invalid(
+            ".".join([thing, *map(str, path[:-1])]),
+            found=f"the key {path[-1]!r}",
+            expected=f"one of {known}",
+            fix=f"did you mean {near!r}?" if near else "use one of these",
+        )
+    about = owner.model_fields.get(str(path[-1])) if owner is not None and path else None
+    found = "nothing" if problem["type"] == "missing" else repr(problem["input"])
+    message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return invalid(
+        ".".join([thing, *map(str, path)]),
+        found=found if len(found) <= 200 else f"{found[:200]}…",
+        expected=message,
+        fix=(about.description if about is not None else None) or "change it",
+    )
+
+
+def _model_at(
+    model: type[pydantic.BaseModel], path: Sequence[object]
+) -> type[pydantic.BaseModel] | None:
+    """Follow a path of keys and positions to the model that they lead to."""
+    for part in path:
+        if isinstance(part, int):
+            continue
+        annotation = (
+            model.model_fields[str(part)].annotation if str(part) in model.model_fields else None
+        )
+        candidates = [
+            kind
+            for kind in (annotation, *get_args(annotation))
+            if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+        ]
+        if not candidates:
+            return None
+        model = candidates[0]
+    return model
 
 
 def missing_extra(package: str, extra: str, *, needed_for: str) -> MlflowException:

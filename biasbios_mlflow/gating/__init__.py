@@ -1,0 +1,1 @@
+"""The gate: a policy, a decision, and a promotion that no unfair version survives."""

@@ -1,0 +1,167 @@
+"""From a policy and what was measured to a verdict on every rule: pure, no registry."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from biasbios_mlflow.gating.policy import ChampionRule, GatePolicy, Rule
+from biasbios_mlflow.scoring import Comparison
+
+__all__ = ["Measured", "RuleVerdict", "decide"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an evaluation measured, by metric name without prefix."""
+
+    metrics: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    reasons: Mapping[str, str]
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, Any]) -> Measured:
+        """Take them from the content of a ``summary.json``."""
+        scores = summary["scores"]
+        intervals = {name: (low, high) for name, (low, high) in scores["intervals"].items()}
+        return cls(scores["metrics"], intervals, scores["reasons"])
+
+
+@dataclass(frozen=True)
+class RuleVerdict:
+    """What one limit on one metric came to.
+
+    Attributes
+    ----------
+    metric : str
+    rule : str
+        The limit in words, e.g. ``max 0.15``.
+    value : float or None
+        Point estimate; for a comparison, the difference to the champion.
+    tested : float or None
+        What was held against the limit: the estimate, the pessimistic end of its interval, or the
+        probability of being worse than the champion by more than the margin.
+    limit : float
+    room : float or None
+        How far ``tested`` is on the good side of the limit; negative where it failed.
+    passed : bool
+    reason : str or None
+        Why it failed, or passed without a test.
+    """
+
+    metric: str
+    rule: str
+    value: float | None
+    tested: float | None
+    limit: float
+    room: float | None
+    passed: bool
+    reason: str | None = None
+
+
+def decide(
+    policy: GatePolicy, measured: Measured, comparisons: Mapping[float, Comparison] | None
+) -> list[RuleVerdict]:
+    """Hold every rule against what was measured.
+
+    Parameters
+    ----------
+    policy : GatePolicy
+    measured : Measured
+        Of the version at the gate.
+    comparisons : mapping of float to Comparison, or None
+        By confidence, the comparison of the champion (a) with the version (b); None where there is
+        no champion.
+
+    Returns
+    -------
+    list of RuleVerdict
+        At least one for each rule; the gate passes when all have passed.
+
+    Examples
+    --------
+    >>> policy = GatePolicy.parse({"rules": [{"metric": "gap_rms", "max": 0.15}]})
+    >>> measured = Measured({"gap_rms": 0.12}, {"gap_rms": (0.1, 0.16)}, {})
+    >>> [verdict] = decide(policy, measured, None)
+    >>> verdict.passed, verdict.tested, verdict.reason
+    (False, 0.16, '0.16 is above the limit')
+    """
+    return [
+        verdict
+        for rule in policy.rules
+        for metric in _metrics(rule, measured)
+        for verdict in _verdicts(policy, rule, metric, measured, comparisons)
+    ]
+
+
+def _metrics(rule: Rule, measured: Measured) -> list[str]:
+    """Return the metrics a rule is about; a pattern without a match is about itself, and fails."""
+    if not any(sign in rule.metric for sign in "*?["):
+        return [rule.metric]
+    matches = fnmatch.filter(measured.metrics, rule.metric)
+    bounds = {f"{name}_ci_{end}" for name in measured.intervals for end in ("low", "high")}
+    return sorted(set(matches) - bounds) or [rule.metric]
+
+
+def _verdicts(
+    policy: GatePolicy,
+    rule: Rule,
+    metric: str,
+    measured: Measured,
+    comparisons: Mapping[float, Comparison] | None,
+) -> Iterator[RuleVerdict]:
+    for kind, limit in rule.limits():
+        if limit is not None:
+            yield _limit(kind, limit, rule.bound, metric, measured)
+    if rule.no_worse_than_champion is not None:
+        yield _against_champion(policy, rule.no_worse_than_champion, metric, comparisons)
+
+
+def _limit(kind: str, limit: float, bound: str, metric: str, measured: Measured) -> RuleVerdict:
+    words = f"{kind} {limit:g}" + (" (point)" if bound == "point" else "")
+    value = measured.metrics.get(metric)
+    if value is None:
+        why = measured.reasons.get(metric, "no such metric was measured")
+        return RuleVerdict(metric, words, None, None, limit, None, False, f"missing: {why}")
+    if bound == "point":
+        low = high = value
+    elif metric in measured.intervals:
+        low, high = measured.intervals[metric]
+    else:
+        why = "it has no interval; set bound: point"
+        return RuleVerdict(metric, words, value, None, limit, None, False, why)
+    if kind == "min":
+        tested, room, side = low, low - limit, "below"
+    elif kind == "max":
+        tested, room, side = high, limit - high, "above"
+    else:
+        tested = max(abs(low), abs(high))
+        room, side = limit - tested, "above"
+    passed = room >= 0
+    why_not = None if passed else f"{tested:.4g} is {side} the limit"
+    return RuleVerdict(metric, words, value, tested, limit, room, passed, why_not)
+
+
+def _against_champion(
+    policy: GatePolicy,
+    rule: ChampionRule,
+    metric: str,
+    comparisons: Mapping[float, Comparison] | None,
+) -> RuleVerdict:
+    words = f"no worse than {policy.champion} by {rule.margin:g}"
+    limit = 1 - rule.confidence
+    if comparisons is None:
+        allowed = policy.first_champion == "allow"
+        why = f"the alias {policy.champion} does not exist yet"
+        return RuleVerdict(metric, words, None, None, limit, None, allowed, why)
+    comparison = comparisons[rule.confidence]
+    if metric not in comparison.differences.index:
+        why = comparison.reasons.get(metric, "it is not a metric that is compared")
+        return RuleVerdict(metric, words, None, None, limit, None, False, f"missing: {why}")
+    difference = float(comparison.differences["difference"][metric])
+    worse = comparison.probability_worse(metric, rule.margin)
+    passed = worse <= limit
+    why_not = None if passed else f"worse with probability {worse:.3f}"
+    return RuleVerdict(metric, words, difference, worse, limit, limit - worse, passed, why_not)

@@ -1,0 +1,143 @@
+"""Moving an alias as safely as a registry without compare-and-set allows.
+
+Gates take turns: each announces itself by a tag on the registered model and waits until it is its
+turn (Lamport's bakery algorithm, CACM 1974, which needs nothing but reads and writes that do not
+overlap half-way, as a tracking server gives them). Inside its turn a gate reads the alias, moves it
+only if it still points where the comparison saw it, and reads it back.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
+
+__all__ = ["AliasMovedError", "alias_target", "move_alias", "turn"]
+
+_TURN_TAG = "biasbios.gate.turn"
+_POLL_SECONDS = 0.2
+PATIENCE_SECONDS = 60.0
+"""A gate that holds its turn for so long is taken for dead, and its tag is removed."""
+
+
+class AliasMovedError(Exception):
+    """The alias points elsewhere than at the time of the comparison."""
+
+    def __init__(self, alias: str, expected: str | None, found: str | None) -> None:
+        self.found = found
+        super().__init__(
+            f"the alias {alias} moved during the gate: "
+            f"it pointed at {_shown(expected)} and now points at {_shown(found)}"
+        )
+
+
+def _shown(version: str | None) -> str:
+    return "no version" if version is None else f"version {version}"
+
+
+def alias_target(client: MlflowClient, name: str, alias: str) -> str | None:
+    """Return the version an alias points at, None where it does not exist."""
+    aliases = client.get_registered_model(name).aliases
+    return None if alias not in aliases else str(aliases[alias])
+
+
+def move_alias(
+    client: MlflowClient, name: str, alias: str, *, version: str, expected: str | None
+) -> None:
+    """Move an alias from ``expected`` to ``version``; call it inside `turn`.
+
+    Raises
+    ------
+    AliasMovedError
+        When it points elsewhere before or after; nothing of the winner's is undone.
+    """
+    found = alias_target(client, name, alias)
+    if found != expected:
+        raise AliasMovedError(alias, expected, found)
+    client.get_model_version(name, version)  # raises where the version was deleted meanwhile
+    client.set_registered_model_alias(name, alias, version)
+    found = alias_target(client, name, alias)
+    if found != version:
+        raise AliasMovedError(alias, version, found)
+
+
+@dataclass(frozen=True)
+class _Ticket:
+    """A place in the line: 0 while still choosing."""
+
+    number: int
+    holder: str
+
+    @classmethod
+    def of(cls, holder: str, value: str) -> _Ticket:
+        number = value.split(" ", 1)[0]
+        return cls(int(number) if number.isdigit() else 0, holder)
+
+
+@contextmanager
+def turn(client: MlflowClient, name: str, alias: str) -> Iterator[None]:
+    """Wait for this gate's turn at an alias and hold it during the block.
+
+    Raises
+    ------
+    mlflow.exceptions.MlflowException
+        When the registry cannot be reached.
+    """
+    prefix = f"{_TURN_TAG}.{alias}."
+    own = uuid.uuid4().hex
+    try:
+        while True:
+            client.set_registered_model_tag(name, prefix + own, "0")
+            ahead = max((t.number for t in _tickets(client, name, prefix)), default=0)
+            ticket = _Ticket(ahead + 1, own)
+            client.set_registered_model_tag(name, prefix + own, str(ticket.number))
+            if _wait(client, name, prefix, ticket):
+                break
+        yield
+    finally:
+        _leave(client, name, prefix + own)
+
+
+def _tickets(client: MlflowClient, name: str, prefix: str) -> list[_Ticket]:
+    tags = client.get_registered_model(name).tags
+    return [
+        _Ticket.of(tag.removeprefix(prefix), value)
+        for tag, value in tags.items()
+        if tag.startswith(prefix)
+    ]
+
+
+def _wait(client: MlflowClient, name: str, prefix: str, own: _Ticket) -> bool:
+    """Wait until nobody is choosing a number and nobody with a lower one is left.
+
+    Returns False when our own tag is gone: somebody took us for dead, and we must line up again.
+    """
+    first, since = own, time.monotonic()
+    while True:
+        tickets = _tickets(client, name, prefix)
+        if own not in tickets:
+            return False
+        # Who is still choosing has number 0 and so comes before everybody.
+        before_us = [t for t in tickets if (t.number, t.holder) < (own.number, own.holder)]
+        if not before_us:
+            return True
+        head = min(before_us, key=lambda t: (t.number, t.holder))
+        if head != first:
+            first, since = head, time.monotonic()
+        elif time.monotonic() - since > PATIENCE_SECONDS:
+            _leave(client, name, prefix + head.holder)
+        time.sleep(_POLL_SECONDS)
+
+
+def _leave(client: MlflowClient, name: str, tag: str) -> None:
+    try:
+        client.delete_registered_model_tag(name, tag)
+    except MlflowException as error:
+        if error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+            raise

@@ -15,30 +15,49 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
-__all__ = ["Model", "features", "her_is_object", "his_is_independent", "neighbours"]
+__all__ = [
+    "AFTER_WIDTH",
+    "BEFORE_WIDTH",
+    "Model",
+    "features",
+    "her_is_object",
+    "his_is_independent",
+    "neighbours",
+]
 
 # What is left of the text on either side is read up to this many characters.
 BEFORE_WIDTH, AFTER_WIDTH = 40, 64
 _TOKEN = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+(?:[.,]\d+)*|[^\w\s]|_")
-_STOPS = frozenset(".!?;:)]…")
+_STOPS = frozenset(".!?;:)…")
 _AUXILIARIES = frozenset(
-    ["is", "isn't", "was", "wasn't", "are", "aren't", "were", "weren't", "has", "hasn't", "had"]
-    + ["does", "doesn't", "did", "didn't", "would", "could", "should", "wouldn't", "couldn't"]
+    f"{verb}{no}"
+    for verb in (
+        "is",
+        "was",
+        "are",
+        "were",
+        "has",
+        "had",
+        "does",
+        "did",
+        "would",
+        "could",
+        "should",
+    )
+    for no in ("", "n't")
 )
-_FUNCTION_WORDS = frozenset(
-    (
-        "a an the this that these those and or but nor because if when while where who whom which"
-        " whose as at about after against among around before behind below beneath beside besides"
-        " between beyond by down during for from in inside into like near of off on onto out"
-        " outside over past since so through throughout to toward towards under until unless up"
-        " upon via with within without than then there here how what why whether is was are were"
-        " be been being am has had have having did do does will would can could should may might"
-        " must shall not no never always again also too even just only once i you he she it we"
-        " they me him us them my your its our their his her mine hers ours theirs yours own all"
-        " both each any some every either first last next other another more most very much many"
-        " few several same such one two three four five six seven eight nine ten"
-    ).split()  # noqa: SIM905
-)
+_FUNCTION_WORDS_TEXT = """
+a an the this that these those and or but nor because if when while where who whom which whose
+as at about after against among around before behind below beneath beside besides between beyond
+by down during for from in inside into like near of off on onto out outside over past since so
+through throughout to toward towards under until unless up upon via with within without than
+then there here how what why whether is was are were be been being am has had have having did do
+does will would can could should may might must shall not no never always again also too even
+just only once i you he she it we they me him us them my your its our their his her mine hers
+ours theirs yours own all both each any some every either first last next other another more
+most very much many few several same such one two three four five six seven eight nine ten
+"""
+_FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
 
 Neighbours = tuple[str, str, str, str, str]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["FEMALE_TO_MALE", "MALE_TO_FEMALE", "Edit", "apply", "in_case_of"]
+__all__ = ["FEMALE_TO_MALE", "MALE_TO_FEMALE", "Edit", "apply", "in_case_of", "outside_addresses"]
 
 # Bits, so that the direction of a text is the OR over its edits.
 MALE_TO_FEMALE = 1
 FEMALE_TO_MALE = 2
+
+_ADDRESS = re.compile(r"(?:\b[a-zA-Z][a-zA-Z+.]{0,15}://|\bwww\.)\S+")
 
 
 class Edit(NamedTuple):
@@ -52,3 +55,24 @@ def in_case_of(word: str, new: str) -> str:
     if len(word) > 1 and word.isupper():
         return new.upper()
     return new[0].upper() + new[1:]
+
+
+def outside_addresses(text: str, edits: list[Edit]) -> list[Edit]:
+    """Return the edits that lie in no web address.
+
+    Examples
+    --------
+    >>> outside_addresses("https://host.example/+her+ page", [Edit(22, 25, "him", FEMALE_TO_MALE)])
+    []
+    """
+    if not edits or not ("://" in text or "www." in text):
+        return edits
+    kept = []
+    addresses = (match.span() for match in _ADDRESS.finditer(text))
+    low, high = next(addresses, (len(text), len(text)))
+    for edit in edits:
+        while high <= edit.start:
+            low, high = next(addresses, (len(text), len(text)))
+        if edit.end <= low:
+            kept.append(edit)
+    return kept

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-from biasbios_mlflow.counterfactual.context import her_is_object, his_is_independent
+from biasbios_mlflow.counterfactual.context import (
+    AFTER_WIDTH,
+    BEFORE_WIDTH,
+    her_is_object,
+    his_is_independent,
+)
 from biasbios_mlflow.counterfactual.edits import FEMALE_TO_MALE, MALE_TO_FEMALE, Edit, in_case_of
 
 __all__ = ["pronoun_edits"]
@@ -41,8 +46,7 @@ _FIXED = {
 }
 _SUBJECTS = frozenset(("he", "she"))
 _OBJECTS = frozenset(("him", "himself", "herself"))
-_PROTECTED = re.compile(r"(?:\b[a-zA-Z][a-zA-Z+.]*://|\bwww\.)\S+")
-_BEFORE_WIDTH, _AFTER_WIDTH = 48, 64
+_UPPER_WORD = re.compile(r"\W*[^\W\d_a-z]{2}")
 
 
 def pronoun_edits(text: str) -> list[Edit]:
@@ -62,8 +66,10 @@ def pronoun_edits(text: str) -> list[Edit]:
             edits.append(Edit(start, end, *fixed))
             continue
         lower = word.lower()
-        before = text[max(0, start - _BEFORE_WIDTH) : start]
-        after = text[end : end + _AFTER_WIDTH]
+        before = text[max(0, start - BEFORE_WIDTH) : start]
+        after = text[end : end + AFTER_WIDTH]
+        if word.isupper() and _UPPER_WORD.match(after):  # all in capitals: they tell nothing
+            before, after = before.lower(), after.lower()
         if lower == "her":
             new = "him" if her_is_object(before, after) else "his"
             edits.append(Edit(start, end, in_case_of(word, new), FEMALE_TO_MALE))
@@ -72,11 +78,6 @@ def pronoun_edits(text: str) -> list[Edit]:
             edits.append(Edit(start, end, in_case_of(word, new), MALE_TO_FEMALE))
         else:
             edits.extend(_slashed(word, start))
-    if edits and ("://" in text or "www." in text):
-        addresses = [match.span() for match in _PROTECTED.finditer(text)]
-        edits = [
-            edit for edit in edits if not any(low <= edit.start < high for low, high in addresses)
-        ]
     return edits
 
 

@@ -1,0 +1,194 @@
+"""Titles and gendered nouns: what each becomes, and where it is no gendered word at all."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from itertools import accumulate
+from typing import NamedTuple
+
+from biasbios_mlflow.counterfactual.edits import FEMALE_TO_MALE, MALE_TO_FEMALE, Edit, in_case_of
+
+__all__ = ["split_words", "title_edits", "word_edits"]
+
+_WORD = re.compile(r"([^\W\d_]+)")
+_PREFIXES = frozenset(["co", "ex", "foster", "great", "half", "step", "vice"])
+_SENTENCE_END = re.compile(r"[.!?:;\n•\"“]")
+
+
+class Entry(NamedTuple):
+    """One form of a gendered noun."""
+
+    new: str
+    direction: int
+    capitals: str
+    not_before: frozenset[str]
+    not_after: frozenset[str]
+
+
+@cache
+def _words() -> dict[str, Entry]:
+    """Read the lexicon, one entry for each form in lower, Capitalised and UPPER case."""
+    table: dict[str, Entry] = {}
+    rows = resources.files(__package__).joinpath("words.tsv").read_text(encoding="utf-8")
+    for row in rows.splitlines()[1:]:
+        male, female, males, females, capitals, way, not_before, not_after = row.split("\t")
+        for one, other in ((male, female), (males, females)):
+            for word, new, direction, skipped in (
+                (one, other, MALE_TO_FEMALE, "female"),
+                (other, one, FEMALE_TO_MALE, "male"),
+            ):
+                if not word or way == skipped:
+                    continue
+                entry = Entry(
+                    new,
+                    direction,
+                    capitals,
+                    frozenset(not_before.split()),
+                    frozenset(not_after.split()),
+                )
+                table[word] = table[word.capitalize()] = table[word.upper()] = entry
+    return table
+
+
+def split_words(text: str) -> list[str]:
+    """Split a text into what lies between its words (even places) and the words (odd places).
+
+    Examples
+    --------
+    >>> split_words("Mr. Lee")
+    ['', 'Mr', '. ', 'Lee', '']
+    """
+    return _WORD.split(text)
+
+
+def word_edits(pieces: list[str]) -> list[Edit]:
+    """Find the gendered nouns and adjectives of a text and their counterparts.
+
+    Examples
+    --------
+    >>> pieces = split_words("The actress met two women; Mother Jones met a lady bug.")
+    >>> [edit.new for edit in word_edits(pieces)]
+    ['actor', 'men']
+    """
+    table = _words()
+    if table.keys().isdisjoint(pieces):
+        return []
+    edits = []
+    ends = list(accumulate(map(len, pieces)))
+    for index in range(1, len(pieces), 2):
+        word = pieces[index]
+        entry = table.get(word)
+        if entry is not None and _is_meant(pieces, index, entry):
+            new = in_case_of(word, entry.new)
+            edits.append(Edit(ends[index - 1], ends[index], new, entry.direction))
+    return edits
+
+
+def _is_meant(pieces: list[str], index: int, entry: Entry) -> bool:
+    """Tell whether the word is the noun of the lexicon, and not part of a name or an address."""
+    word, gap_before, gap_after = pieces[index], pieces[index - 1], pieces[index + 1]
+    previous = pieces[index - 2] if index > 1 else ""
+    following = pieces[index + 2] if index + 2 < len(pieces) else ""
+    if gap_before and (gap_before[-1] in "@#$_=\\" or gap_before[-1].isdigit()):
+        return False
+    if gap_after and (gap_after[0] in "@_=\\" or gap_after[0].isdigit()):
+        return False
+    if following and gap_after == "." and following.islower():  # a host or file name
+        return False
+    if previous and gap_before == "." and word.islower():
+        return False
+    if previous and gap_before == "-" and previous.lower() not in _PREFIXES:
+        return False
+    if following and gap_after == "-" and following != "in":  # mother-in-law
+        return False
+    if gap_after == " " and following.lower() in entry.not_before:
+        return False
+    if gap_before == " " and previous.lower() in entry.not_after:
+        return False
+    if word.islower() or entry.capitals == "any":
+        return True
+    if entry.capitals == "lower":
+        return False
+    if word.isupper():
+        return any(len(near) > 1 and near.isupper() for near in (previous, following))
+    starts = not previous or _SENTENCE_END.search(gap_before) is not None
+    named = gap_after == " " and following[:1].isupper() and following != "I"
+    return starts and not named
+
+
+_OFFICES = "(?:President|Speaker|Secretary|Chair|Justice|Ambassador|Mayor|Vice|Prime|Chancellor)"
+_PAGEANTS = "(?:America|American|Universe|World|USA|Teen|Earth|International|Congeniality|Saigon)"
+_TITLE = re.compile(
+    r"(?<![\w@#$=\\/.\-])(?:"
+    r"(?P<pair>Mr(?=\.? (?:and|&|or) Mrs\b))"
+    rf"|(?P<office>Mr\.?(?= {_OFFICES}\b))"
+    r"|(?P<mr>Mr(?=\.|\s+[A-Z])|MR(?=\.))"
+    r"|(?P<mrs>Mrs(?=\.|\s+[A-Z])|MRS(?=\.)|Ms(?=\.|\s+[A-Z])|MS(?=\. [A-Z]{2}))"
+    rf"|(?P<madam_office>Madam(?= {_OFFICES}\b))"
+    rf"|(?P<miss>(?:Miss|MISS)(?=\s+(?!{_PAGEANTS}\b)[A-Z]))"
+    r"|(?P<mister>(?:Mister|MISTER)(?=\s+[A-Z]))"
+    r"|(?P<knight>Sir(?=\s+[A-Z][a-z]))"
+    r"|(?P<dame>(?<!Notre )(?<!Notre-)Dame(?=\s+[A-Z][a-z]))"
+    r"|(?P<lord>(?<![Tt]he )(?<![Oo]ur )(?<![Oo]f )(?<![Gg]ood )"
+    r"Lord(?=\s+(?!God\b|Jesus\b|Christ\b|Almighty\b|Krishna\b|Shiva\b|Ganesha?\b)[A-Z][a-z]))"
+    r"|(?P<lady>(?<!First )(?<!Our )(?<!Old )(?<!Young )(?<!Pink )"
+    r"Lady(?=\s+(?!Gaga\b|Bird\b|Bug\b|Luck\b|Justice\b|Liberty\b|Vols\b|A\b)[A-Z][a-z]))"
+    r"|(?P<sir>Sir|SIR|sir)|(?P<madam>Madam|MADAM|madam|[Mm]a['’]am)"
+    r"|(?P<abroad>Monsieur|Madame|Señora?|Senora?|Signora?|Herr|Frau)(?=\s+[A-Z])"
+    r")(?![\w@=\\-]|\.[a-z])"
+)
+_TITLES = {
+    "pair": ("mrs", MALE_TO_FEMALE),
+    "office": ("madam", MALE_TO_FEMALE),
+    "mr": ("ms", MALE_TO_FEMALE),
+    "mrs": ("mr", FEMALE_TO_MALE),
+    "madam_office": ("mr.", FEMALE_TO_MALE),
+    "miss": ("mr.", FEMALE_TO_MALE),
+    "mister": ("miss", MALE_TO_FEMALE),
+    "knight": ("dame", MALE_TO_FEMALE),
+    "dame": ("sir", FEMALE_TO_MALE),
+    "lord": ("lady", MALE_TO_FEMALE),
+    "lady": ("lord", FEMALE_TO_MALE),
+    "sir": ("madam", MALE_TO_FEMALE),
+    "madam": ("sir", FEMALE_TO_MALE),
+}
+_ABROAD = {
+    "monsieur": ("madame", MALE_TO_FEMALE),
+    "madame": ("monsieur", FEMALE_TO_MALE),
+    "señor": ("señora", MALE_TO_FEMALE),
+    "señora": ("señor", FEMALE_TO_MALE),
+    "senor": ("senora", MALE_TO_FEMALE),
+    "senora": ("senor", FEMALE_TO_MALE),
+    "signor": ("signora", MALE_TO_FEMALE),
+    "signora": ("signor", FEMALE_TO_MALE),
+    "herr": ("frau", MALE_TO_FEMALE),
+    "frau": ("herr", FEMALE_TO_MALE),
+}
+
+_TITLE_WORDS = frozenset(
+    form
+    for word in ("mr", "mrs", "ms", "miss", "mister", "dame", "lord", "lady", "sir", "madam", "ma")
+    for form in (word, word.capitalize(), word.upper())
+) | {word.capitalize() for word in _ABROAD}
+
+
+def title_edits(text: str, pieces: list[str]) -> list[Edit]:
+    """Find the gendered titles of ``text`` and their counterparts; "Dr." and "Mx." have none.
+
+    Examples
+    --------
+    >>> text = "Mr. and Mrs. Oyelaran thanked Dr. Lind and Miss Aro."
+    >>> [edit.new for edit in title_edits(text, split_words(text))]
+    ['Mrs', 'Mr', 'Mr.']
+    """
+    if _TITLE_WORDS.isdisjoint(pieces):
+        return []
+    edits = []
+    for match in _TITLE.finditer(text):
+        kind = match.lastgroup or ""
+        word = match.group()
+        new, direction = _ABROAD[word.lower()] if kind == "abroad" else _TITLES[kind]
+        edits.append(Edit(*match.span(), in_case_of(word, new), direction))
+    return edits

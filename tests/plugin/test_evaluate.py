@@ -251,9 +251,9 @@ def test_thresholds_of_mlflow_apply(registered: Registered, bios: pd.DataFrame, 
     def limits(most: float) -> dict[str, MetricThreshold]:
         return {"biasbios/gap_rms": MetricThreshold(threshold=most, greater_is_better=False)}
 
-    validate_evaluation_results(result, validation_thresholds=limits(1.0))
+    validate_evaluation_results(limits(1.0), result)
     with pytest.raises(ModelValidationFailedException):
-        validate_evaluation_results(result, validation_thresholds=limits(0.001))
+        validate_evaluation_results(limits(0.001), result)
 
 
 class TestSteppingAside:

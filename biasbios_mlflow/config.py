@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import pydantic
@@ -28,6 +28,22 @@ _OPTIONS_OF_MLFLOW = frozenset(
         "sample_weights",
     }
 )
+
+
+# Options that are used only after the predictions have been made.
+_AFTER_PREDICTION = {
+    "confidence",
+    "log_predictions",
+    "log_texts",
+    "max_flips",
+    "metric_prefix",
+    "min_cell",
+    "model_uri",
+    "n_replicates",
+    "resume_dir",
+    "seed",
+    "window_size",
+}
 
 
 class EvaluationConfig(pydantic.BaseModel):
@@ -78,6 +94,35 @@ the options of biasbios. Fix: did you mean 'min_cell'?
     counterfactual_predictions: str | None = pydantic.Field(
         None, description="without a model: column with the predictions on the swapped bios"
     )
+    probabilities: str | None = pydantic.Field(
+        None, description="without a model: column with a list of class probabilities a bio"
+    )
+    counterfactual_probabilities: str | None = pydantic.Field(
+        None, description="without a model: column with those for the swapped bios"
+    )
+    encoder: str | Callable[..., Any] | None = pydantic.Field(
+        None,
+        description="for models that eat vectors: model URI, sentence-transformers or Hugging Face "
+        "name or path, or a callable from texts to a matrix",
+    )
+    features: str | None = pydantic.Field(
+        None, description="for models that eat vectors: column with one vector a bio"
+    )
+    counterfactual_features: str | None = pydantic.Field(
+        None, description="column with the vectors of the swapped bios"
+    )
+    device: str = pydantic.Field(
+        "auto", description="where a transformers model runs: auto, cuda, cuda:1, mps, cpu"
+    )
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = pydantic.Field(
+        "auto", description="precision of a transformers model; auto is its own"
+    )
+    max_length: int | None = pydantic.Field(
+        None, ge=1, description="tokens after which a bio is cut; by default the model's limit"
+    )
+    token_budget: int | None = pydantic.Field(
+        None, ge=1, description="tokens in a batch, padding counted; by default by the device"
+    )
     window_size: int = pydantic.Field(
         2048, ge=1, description="bios that go through swap, prediction and counting at a time"
     )
@@ -94,7 +139,19 @@ the options of biasbios. Fix: did you mean 'min_cell'?
     model_uri: str | None = pydantic.Field(
         None, description="where the model came from, for the summary"
     )
+    log_predictions: bool = pydantic.Field(
+        True, description="false: no predictions.parquet with one row a bio"
+    )
+    resume_dir: str | None = pydantic.Field(
+        None, description="folder for finished windows; after a kill only the others are predicted"
+    )
     log_texts: bool = pydantic.Field(True, description="false: no text leaves the process")
+
+    @pydantic.field_serializer("encoder")
+    def _name_encoder(self, encoder: str | Callable[..., Any] | None) -> str | None:
+        if encoder is None or isinstance(encoder, str):
+            return encoder
+        return getattr(encoder, "__qualname__", type(encoder).__qualname__)
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None) -> EvaluationConfig:
@@ -133,6 +190,12 @@ the options of biasbios. Fix: did you mean 'min_cell'?
     def names_own_option(cls, options: Mapping[str, Any] | None) -> bool:
         """Tell whether a dictionary holds an option that only this evaluator knows."""
         return any(key in cls.model_fields and key != "metric_prefix" for key in options or {})
+
+    def prediction_options(self) -> str:
+        """Return the options that bear on the predictions, as one line of JSON."""
+        return json.dumps(
+            self.model_dump(mode="json", exclude=_AFTER_PREDICTION), sort_keys=True, default=str
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the options as plain JSON values, those at their default included."""

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
 import time
+import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR
+from pandas.api.types import is_numeric_dtype
 from tqdm.auto import tqdm
 
 from biasbios_mlflow.bios.checked import Bios, RowHash
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.flips import Flips
+from biasbios_mlflow.prediction.label_order import suspect_label_order
 from biasbios_mlflow.prediction.outputs import OutputReader
 from biasbios_mlflow.prediction.predictor import PredictedPair, Predictor, predict_pair
 from biasbios_mlflow.prediction.static import StaticPredictions
+from biasbios_mlflow.prediction.store import WindowStore
+from biasbios_mlflow.rows import RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
+from biasbios_mlflow.scoring.outcomes import Outcomes
 
 __all__ = ["Evaluation", "Stopwatch", "WindowResult", "evaluate_bios", "evaluate_window"]
 
@@ -45,7 +58,20 @@ class WindowResult:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A finished evaluation: the scores and what is needed to trust and repeat them."""
+    """A finished evaluation: the scores and what is needed to trust and repeat them.
+
+    Attributes
+    ----------
+    path : str
+        What was called to predict, and where it ran.
+    predictions_path : Path or None
+        A predictions.parquet (see `biasbios_mlflow.rows`), which lives as long as this object; None
+        with ``log_predictions=False``.
+    warnings : tuple of str
+        What makes the figures doubtful.
+    seconds : mapping of str to float
+        Time spent in each phase.
+    """
 
     scores: Scores
     result: WindowResult
@@ -54,6 +80,8 @@ class Evaluation:
     labels: tuple[str, ...]
     path: str
     config: EvaluationConfig
+    predictions_path: Path | None = None
+    warnings: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -85,6 +113,10 @@ def evaluate_window(
     reader: OutputReader,
     config: EvaluationConfig,
     watch: Stopwatch,
+    *,
+    store: WindowStore | None = None,
+    writer: RowsWriter | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> WindowResult:
     """Take one window of bios through swap, prediction and counting.
 
@@ -99,6 +131,12 @@ def evaluate_window(
     config : EvaluationConfig
     watch : Stopwatch
         Takes the time of each phase.
+    store : WindowStore, optional
+        Where finished windows are kept.
+    writer : RowsWriter, optional
+        Takes one row a bio.
+    progress : callable, optional
+        Told the number of bios predicted since it was last told.
 
     Returns
     -------
@@ -114,10 +152,14 @@ def evaluate_window(
             if counterfactuals is None:
                 counterfactuals, _ = swap_with_directions(bios.texts, config.scope)
         with watch("prediction"):
-            pair = predict_pair(predictor, reader, bios, counterfactuals)
+            pair = _predict(predictor, reader, bios, counterfactuals, store, progress)
     with watch("counting"):
-        counts = _count(bios, pair, reader.labels.names)
+        outcomes = _outcomes(bios, pair, reader.labels.names)
+        counts = Counts.from_outcomes(outcomes)
         flips = Flips.of(bios, counterfactuals, pair, names=reader.names, limit=config.max_flips)
+    if writer is not None:
+        with watch("writing"):
+            writer.write(bios, pair, outcomes, reader.names)
     with watch("hashing"):
         rows = bios.hash()
     return WindowResult(
@@ -125,9 +167,27 @@ def evaluate_window(
     )
 
 
-def _count(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Counts:
+def _predict(
+    predictor: Predictor,
+    reader: OutputReader,
+    bios: Bios,
+    counterfactuals: Sequence[str],
+    store: WindowStore | None,
+    progress: Callable[[int], object] | None,
+) -> PredictedPair:
+    if store is None:
+        return predict_pair(predictor, reader, bios, counterfactuals, progress=progress)
+    key = store.key(bios, counterfactuals)
+    pair = store.load(key, reader, len(bios))
+    if pair is None:
+        pair = predict_pair(predictor, reader, bios, counterfactuals, progress=progress)
+        store.save(key, reader, pair)
+    return pair
+
+
+def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcomes:
     swapped = pair.counterfactual
-    return Counts.from_codes(
+    return Outcomes.from_codes(
         genders=bios.genders,
         occupations=bios.occupations,
         predictions=pair.original.codes,
@@ -155,27 +215,60 @@ def evaluate_bios(
     Returns
     -------
     Evaluation
+
+    Raises
+    ------
+    MlflowException
+        At an output that cannot be read, or that has no label in common with the data.
     """
-    # Static predictions are picked from the data by their column, not from a model's output.
-    column = None if isinstance(predictor, StaticPredictions) else config.predictions
-    reader = OutputReader(bios.labels, classes=predictor.classes, column=column)
+    reader = _reader(bios, predictor, config)
     watch = Stopwatch()
     total: WindowResult | None = None
-    # disable=None: no bar where the output is not a terminal.
-    with tqdm(total=len(bios), desc="biasbios", unit=" bios", disable=None) as progress:
-        for window in bios.windows(config.window_size):
-            result = evaluate_window(window, predictor, reader, config, watch)
-            total = result if total is None else total + result
-            progress.update(len(window))
-    assert total is not None
-    with watch("scoring"):
-        scores = scores_from_counts(
-            total.counts,
-            confidence=config.confidence,
-            n_replicates=config.n_replicates,
-            seed=config.seed,
-            min_cell=config.min_cell,
-        )
+    folder = Path(tempfile.mkdtemp(prefix="biasbios-")) if config.log_predictions else None
+    try:
+        writer = None if folder is None else RowsWriter(folder / "predictions.parquet")
+        with ExitStack() as stack:
+            if writer is not None:
+                stack.callback(writer.close)
+            progress = stack.enter_context(_progress_bar(len(bios)))
+            if not isinstance(predictor, StaticPredictions):
+                stack.enter_context(predictor.session())
+            store = _store(predictor, config)
+            done = 0
+            for window in bios.windows(config.window_size):
+                result = evaluate_window(
+                    window,
+                    predictor,
+                    reader,
+                    config,
+                    watch,
+                    store=store,
+                    writer=writer,
+                    progress=progress.update,
+                )
+                total = result if total is None else total + result
+                done += len(window)
+                progress.update(done - progress.n)  # those that were not predicted
+        assert total is not None
+        confusion = _confusion(total.counts)
+        if not confusion.any():
+            reader.check_any_known(range(len(bios.labels), len(reader.names)))
+        with watch("scoring"):
+            scores = scores_from_counts(
+                total.counts,
+                confidence=config.confidence,
+                n_replicates=config.n_replicates,
+                seed=config.seed,
+                min_cell=config.min_cell,
+            )
+    except BaseException:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    doubts = [suspect_label_order(confusion, total.counts.labels)]
+    warnings = tuple(doubt for doubt in doubts if doubt is not None)
+    for warning in warnings:
+        _logger.warning("biasbios: %s", warning)
     _logger.info(
         "biasbios: %d bios through %s in %.1f s (%s)",
         len(bios),
@@ -183,13 +276,75 @@ def evaluate_bios(
         sum(watch.seconds.values()),
         ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in watch.seconds.items()),
     )
-    return Evaluation(
-        scores=scores,
+    evaluation = Evaluation(
+        scores=_with_reason(scores, reader.no_probabilities),
         result=total,
         bios=len(bios),
         missing=bios.missing,
         labels=reader.labels.names,
         path=predictor.path,
         config=config,
+        predictions_path=None if writer is None else writer.path,
+        warnings=warnings,
         seconds=watch.seconds,
     )
+    if folder is not None:
+        weakref.finalize(evaluation, shutil.rmtree, folder, ignore_errors=True)
+    return evaluation
+
+
+def _reader(
+    bios: Bios, predictor: Predictor | StaticPredictions, config: EvaluationConfig
+) -> OutputReader:
+    # Static predictions are picked from the data by their column, not from a model's output.
+    column = None if isinstance(predictor, StaticPredictions) else config.predictions
+    occupations = bios.inputs[bios.columns.occupation]
+    return OutputReader(
+        bios.labels,
+        classes=predictor.classes,
+        column=column,
+        ids_known=config.label_names is not None or is_numeric_dtype(occupations),
+    )
+
+
+def _store(
+    predictor: Predictor | StaticPredictions, config: EvaluationConfig
+) -> WindowStore | None:
+    if config.resume_dir is None or isinstance(predictor, StaticPredictions):
+        return None
+    if predictor.identity is None:
+        _logger.warning(
+            "biasbios: nothing tells this model from another (it is not logged and cannot be "
+            "pickled), so resume_dir is not used."
+        )
+        return None
+    return WindowStore(
+        Path(config.resume_dir), model=predictor.identity, config=config.prediction_options()
+    )
+
+
+def _progress_bar(bios: int) -> tqdm[Any]:
+    # None: no bar where the output is not a terminal.
+    disable = None if MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR.get() else True
+    return tqdm(total=bios, desc="biasbios", unit=" bios", disable=disable)
+
+
+def _confusion(counts: Counts) -> npt.NDArray[np.int64]:
+    """Count bios by true label and prediction, shape (K, K)."""
+    n_labels, columns = len(counts.labels), counts.columns
+    known = columns["predictions"] < n_labels
+    confusion = np.zeros((n_labels, n_labels), dtype=np.int64)
+    at = (columns["occupations"][known], columns["predictions"][known])
+    np.add.at(confusion, at, counts.bios[known])
+    return confusion
+
+
+def _with_reason(scores: Scores, no_probabilities: str | None) -> Scores:
+    """Say why there are no probabilities, where that is why a metric is absent."""
+    if no_probabilities is None:
+        return scores
+    reasons = {
+        name: why.replace("no probabilities", f"no probabilities: {no_probabilities}")
+        for name, why in scores.reasons.items()
+    }
+    return replace(scores, reasons=reasons)

@@ -37,7 +37,7 @@ class ModelInputs:
         texts: list[str],
         features: npt.NDArray[Any] | None = None,
     ) -> None:
-        self._bios = bios
+        self.bios = bios
         self.source = source
         self.texts = texts
         self.features = features
@@ -66,33 +66,33 @@ class ModelInputs:
     def __getitem__(self, part: slice) -> ModelInputs:
         """Return some of the rows."""
         features = None if self.features is None else self.features[part]
-        return ModelInputs(self._bios, self.source[part], self.texts[part], features)
+        return ModelInputs(self.bios, self.source[part], self.texts[part], features)
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
         """The row of the data that each row comes from."""
-        return self._bios.rows[self.source]
+        return self.bios.rows[self.source]
 
     @property
     def text_column(self) -> str:
         """Name of the column that holds the bio in the data."""
-        return self._bios.columns.text
+        return self.bios.columns.text
 
     @property
     def available(self) -> list[str]:
         """Names of the columns of the data."""
-        return [str(name) for name in self._bios.inputs.columns]
+        return [str(name) for name in self.bios.inputs.columns]
 
     @cached_property
     def frame(self) -> pd.DataFrame:
         """All columns of the data, the text column holding ``texts``."""
-        frame = self._bios.inputs.iloc[self.source].reset_index(drop=True)
+        frame = self.bios.inputs.iloc[self.source].reset_index(drop=True)
         return frame.assign(**{self.text_column: self.texts})
 
     @property
     def insensitive(self) -> list[str]:
         """Columns for a model that does not say what it wants: no gender, no occupation."""
-        hidden = self._bios.columns.sensitive()
+        hidden = self.bios.columns.sensitive()
         return [name for name in self.available if name not in hidden]
 
     def columns(self, names: Sequence[str]) -> pd.DataFrame:

@@ -160,6 +160,30 @@ class OutputReader:
             return self._from_matrix(content, classes, rows)
         return self._from_labels(content, first)
 
+    # -- state ------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learned from the outputs so far, as plain JSON values."""
+        return {
+            "labels": list(self.labels.names),
+            "form": self.form,
+            "no_probabilities": self.no_probabilities,
+            "classes": None if self._classes is None else self._class_names,
+            "logits": self._logits,
+        }
+
+    def learn(self, state: Mapping[str, Any]) -> bool:
+        """Take over what another reader learned; False where the two do not agree."""
+        if self.form is None:
+            if state["classes"] is not None and self._classes is None:
+                self._learn_classes(list(state["classes"]))
+            if state["form"] == "matrix":
+                self._learn_columns(None, len(state["classes"]))
+            self.form = state["form"]
+            self.no_probabilities = state["no_probabilities"]
+            self._logits = state["logits"]
+        return all(self.state()[name] == state[name] for name in ("labels", "form", "logits"))
+
     # -- forms --------------------------------------------------------------------------------
 
     def _recognise(self, output: Any, n: int) -> tuple[str, Any, list[Any] | None]:
@@ -339,6 +363,10 @@ class OutputReader:
         self.labels = self.labels.extended(classes)
         self.names = list(self.labels.names)
 
+    @property
+    def _class_names(self) -> list[str]:
+        return [str(name) for name in self._classes or ()]
+
     def _undecidable(self, classes: list[Any]) -> bool:
         """Tell whether classes are bare ids 0 … K - 1 of another label set than the data's."""
         if self._ids_known or len(classes) == len(self._data_labels):
@@ -386,7 +414,9 @@ class OutputReader:
     ) -> Predictions:
         assert self._classes is not None
         assert self._columns is not None
-        if matrix.shape[1] != len(self._columns) or (names is not None and names != self._classes):
+        if matrix.shape[1] != len(self._columns) or (
+            names is not None and list(map(str, names)) != self._class_names
+        ):
             raise invalid(
                 f"model output for the bios from row {rows[0]} on",
                 found=f"a matrix of {matrix.shape[1]} columns {names or ''}".rstrip(),

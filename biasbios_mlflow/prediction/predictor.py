@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,13 +13,23 @@ import numpy.typing as npt
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.prediction.features import Encoder, FeatureColumns, find_features
+from biasbios_mlflow.prediction.identity import identify
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
-from biasbios_mlflow.prediction.pyfunc import PyfuncPredictor
+from biasbios_mlflow.prediction.pyfunc import PyfuncPredictor, ServedPredictor
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
+from biasbios_mlflow.prediction.transformers import TransformersPredictor
 
-__all__ = ["PredictedPair", "Predictor", "Rows", "find_predictor", "predict_pair"]
+__all__ = [
+    "FeaturePredictor",
+    "PredictedPair",
+    "Predictor",
+    "Rows",
+    "find_predictor",
+    "predict_pair",
+]
 
 Rows = slice | npt.NDArray[np.int64]
 """Which rows of the inputs some output belongs to."""
@@ -33,16 +44,56 @@ class Predictor(Protocol):
         What is called, and where, for the log and the summary.
     classes : sequence or None
         What columns or integer outputs stand for, where the model says so.
+    identity : str or None
+        What tells the model from others, where finished windows are kept (see `identify`).
     """
 
     path: str
     classes: Sequence[Any] | None
+    identity: str | None
+
+    def session(self) -> AbstractContextManager[None]:
+        """Keep the model ready, where it pays, until the block ends."""
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
         """Yield the model's outputs, in any form, each with the rows that it belongs to.
 
         Every row comes once, in any order.
         """
+
+
+class FeaturePredictor:
+    """A model that eats vectors, and where its vectors come from.
+
+    Parameters
+    ----------
+    model : Predictor
+    features : Encoder or FeatureColumns
+    """
+
+    identity: str | None = None
+
+    def __init__(self, model: Predictor, features: Encoder | FeatureColumns) -> None:
+        self.path = f"{features.name}, then {model.path}"
+        self.classes = model.classes
+        self.model = model
+        self.features = features
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Keep model and encoder ready until the block ends."""
+        with ExitStack() as stack:
+            stack.enter_context(self.model.session())
+            if isinstance(self.features, Encoder):
+                stack.enter_context(self.features.session())
+            yield
+
+    def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
+        """Encode the texts, unless the inputs have their features, and predict."""
+        if inputs.features is None and isinstance(self.features, Encoder):
+            matrix = self.features(inputs.texts, inputs.rows)
+            inputs = ModelInputs(inputs.bios, inputs.source, inputs.texts, matrix)
+        return self.model.predict(inputs)
 
 
 def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPredictions:
@@ -62,7 +113,7 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
     Raises
     ------
     MlflowException
-        Without a model and without a column of predictions.
+        Without a model and without a column of predictions; when the encoder cannot be loaded.
     """
     if model is None:
         if config.predictions is None:
@@ -72,12 +123,21 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
                 expected="one of them",
                 fix="pass predictions='…', the column that holds the predicted occupation",
             )
-        return StaticPredictions(config.predictions, config.counterfactual_predictions)
+        return StaticPredictions(config)
+    features = find_features(config)
+    found: Predictor | None = None
     if config.prediction == "auto":
         found = SklearnPredictor.of(model)
-        if found is not None:
-            return found
-    return PyfuncPredictor(model)
+        if found is None and features is None:
+            found = TransformersPredictor.of(model, config)
+    if found is None:
+        kind = ServedPredictor if ServedPredictor.serves(model) else PyfuncPredictor
+        found = kind(model, features=features is not None)
+    if features is not None:
+        found = FeaturePredictor(found, features)
+    if config.resume_dir is not None:
+        found.identity = identify(model, config)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +164,7 @@ def predict_pair(
     bios: Bios,
     counterfactuals: Sequence[str],
     *,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> PredictedPair:
     """Predict a window of n bios and their counterfactuals together.
 
@@ -112,11 +172,20 @@ def predict_pair(
     done since it was last told.
     """
     n = len(bios)
-    changed = np.array(
-        [a != b for a, b in zip(bios.texts, counterfactuals, strict=True)], dtype=bool
-    )
-    inputs = ModelInputs.of(bios, counterfactuals, changed)
-    both = _predict(predictor, reader, inputs, n, progress)
+    if isinstance(predictor, FeaturePredictor) and isinstance(predictor.features, FeatureColumns):
+        before, after = predictor.features.read(bios)
+        changed = np.zeros(n, dtype=bool) if after is None else (before != after).any(axis=1)
+        inputs = ModelInputs.of(bios, bios.texts, changed)
+        inputs.features = before if after is None else np.concatenate([before, after[changed]])
+        both = _predict(predictor, reader, inputs, n, progress)
+        if after is None:
+            return PredictedPair(both, None, None)
+    else:
+        changed = np.array(
+            [a != b for a, b in zip(bios.texts, counterfactuals, strict=True)], dtype=bool
+        )
+        inputs = ModelInputs.of(bios, counterfactuals, changed)
+        both = _predict(predictor, reader, inputs, n, progress)
     # Row that belongs to each counterfactual: its own, or the original's where it is unchanged.
     source = np.arange(n)
     source[changed] = n + np.arange(len(inputs) - n)
@@ -128,7 +197,7 @@ def _predict(
     reader: OutputReader,
     inputs: ModelInputs,
     n: int,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], object] | None,
 ) -> Predictions:
     codes = np.full(len(inputs), -1, dtype=np.int64)
     probabilities: npt.NDArray[np.float64] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ class SklearnPredictor:
     estimator : sklearn.base.BaseEstimator
         A fitted classifier: a pipeline from texts, or from a frame with named columns.
     """
+
+    identity: str | None = None
 
     def __init__(self, estimator: Any) -> None:
         self.classes: Sequence[Any] | None = (
@@ -45,9 +48,15 @@ class SklearnPredictor:
             return None
         return cls(estimator) if hasattr(estimator, "predict") else None
 
+    def session(self) -> AbstractContextManager[None]:
+        """Do nothing: the model is where it belongs."""
+        return nullcontext()
+
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[slice, object]]:
         """Yield the matrix of shape (rows, classes), or the labels, of all rows at once."""
-        if self._columns is None:
+        if inputs.features is not None:
+            output = self._call(inputs.features)
+        elif self._columns is None:
             output = self._call(inputs.texts)
         else:
             output = self._call(inputs.columns(self._columns))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Bios
+from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
 
@@ -19,36 +20,66 @@ class StaticPredictions:
 
     Parameters
     ----------
-    column : str
-        Column with the predictions for the bios.
-    counterfactual_column : str, optional
-        Column with those for their swapped copies.
+    config : EvaluationConfig
+        Names the columns: ``predictions``, ``counterfactual_predictions``, and where those hold
+        labels, ``probabilities`` and ``counterfactual_probabilities`` beside them.
     """
 
     classes = None
 
-    def __init__(self, column: str, counterfactual_column: str | None = None) -> None:
+    def __init__(self, config: EvaluationConfig) -> None:
         self.path = "static predictions"
-        self._column = column
-        self._counterfactual_column = counterfactual_column
+        self._config = config
+        # Probabilities are of another form than labels, and so is their reader.
+        self._matrix_reader: OutputReader | None = None
 
     def read(self, reader: OutputReader, bios: Bios) -> tuple[Predictions, Predictions | None]:
         """Return the predictions for a window of bios and, where given, for their copies."""
-        original = self._read(reader, bios, self._column, "predictions")
-        if self._counterfactual_column is None:
-            return original, None
+        original = self._read(reader, bios, "predictions", "probabilities")
+        assert original is not None
         return original, self._read(
-            reader, bios, self._counterfactual_column, "counterfactual_predictions"
+            reader, bios, "counterfactual_predictions", "counterfactual_probabilities"
         )
 
-    @staticmethod
-    def _read(reader: OutputReader, bios: Bios, column: str, option: str) -> Predictions:
+    def _read(
+        self, reader: OutputReader, bios: Bios, labels: str, probabilities: str
+    ) -> Predictions | None:
+        cells = self._cells(bios, labels)
+        matrix = self._cells(bios, probabilities)
+        if cells is None:
+            if matrix is None:
+                return None
+            raise invalid(
+                labels,
+                found=f"no column, but one for {probabilities}",
+                expected="both",
+                fix=f"set {labels} too",
+            )
+        predictions = reader.read(cells, len(bios), rows=bios.rows)
+        if matrix is None:
+            return predictions
+        if self._matrix_reader is None:
+            self._matrix_reader = OutputReader(bios.labels)
+        read = self._matrix_reader.read(matrix, len(bios), rows=bios.rows)
+        if read.probabilities is None:
+            raise invalid(
+                probabilities,
+                found=f"labels in the column {getattr(self._config, probabilities)!r}",
+                expected="a list of probabilities in each cell, or a dict by class",
+                fix="name the column with the probabilities",
+            )
+        # Classes that only the column of probabilities knows have no label here.
+        return Predictions(predictions.codes, read.probabilities[:, : len(reader.labels)])
+
+    def _cells(self, bios: Bios, option: str) -> pd.Series | None:
+        column = getattr(self._config, option)
+        if column is None:
+            return None
         if column not in bios.inputs.columns:
             raise invalid(
                 option,
                 found=f"no column {column!r} among {list(map(str, bios.inputs.columns))}",
                 expected="the name of a column of the data",
-                fix=f"set {option} to the column that holds the predictions",
+                fix=f"set {option} to the column of the data",
             )
-        cells: pd.Series = bios.inputs[column]
-        return reader.read(cells, len(bios), rows=bios.rows)
+        return bios.inputs[column]

@@ -1,0 +1,295 @@
+"""Models that eat features: an encoder turns texts into vectors, or the data holds them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from biasbios_mlflow.bios.checked import Bios
+from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.errors import invalid, missing_extra
+
+__all__ = ["Encoder", "FeatureColumns", "find_features"]
+
+Matrix = npt.NDArray[Any]
+
+_BATCH = 4096
+"""Texts in one call of a callable or of a model's predict."""
+
+_URI_SCHEMES = ("models:/", "runs:/", "mlflow-artifacts:/", "file:/", "s3:/", "gs:/", "dbfs:/")
+
+
+class FeatureColumns:
+    """Features that stand in the data: one vector a cell.
+
+    Parameters
+    ----------
+    column : str
+    counterfactual_column : str, optional
+        The vectors of the swapped bios; without it there are no counterfactual predictions.
+    """
+
+    name = "feature columns"
+
+    def __init__(self, column: str, counterfactual_column: str | None = None) -> None:
+        self._columns = [("features", column)]
+        if counterfactual_column is not None:
+            self._columns.append(("counterfactual_features", counterfactual_column))
+
+    def read(self, bios: Bios) -> tuple[Matrix, Matrix | None]:
+        """Return the matrices of shape (n, d) of n bios and of their counterfactuals.
+
+        Raises
+        ------
+        MlflowException
+            At a missing column, cells that are no vectors of one length, values not finite.
+        """
+        matrices = [_stack(bios, option, column) for option, column in self._columns]
+        if len(matrices) == 1:
+            return matrices[0], None
+        if matrices[0].shape != matrices[1].shape:
+            raise invalid(
+                "counterfactual_features",
+                found=f"vectors of length {matrices[1].shape[1]}",
+                expected=f"{matrices[0].shape[1]}, as in features",
+                fix="make both with the same encoder",
+            )
+        return matrices[0], matrices[1]
+
+
+def _stack(bios: Bios, option: str, column: str) -> Matrix:
+    if column not in bios.inputs.columns:
+        raise invalid(
+            option,
+            found=f"no column {column!r} among {list(map(str, bios.inputs.columns))}",
+            expected="the name of a column of the data",
+            fix=f"set {option} to the column that holds one vector a bio",
+        )
+    try:
+        matrix = np.array([np.asarray(cell) for cell in bios.inputs[column]])
+        if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
+            raise ValueError(f"shape {matrix.shape}, {matrix.dtype}")
+    except ValueError as error:
+        raise invalid(
+            f"column {column!r}, rows {bios.rows[0]} to {bios.rows[-1]}",
+            found="cells that are not vectors of numbers of one length",
+            expected="one vector a bio",
+            fix="store a list or array of numbers in each cell",
+        ) from error
+    return _checked(matrix, f"column {column!r}", bios.rows)
+
+
+def _checked(matrix: Matrix, thing: str, rows: npt.NDArray[np.int64]) -> Matrix:
+    finite = np.isfinite(matrix).all(axis=1)
+    if not finite.all():
+        raise invalid(
+            f"{thing}, row {rows[int(finite.argmin())]}",
+            found="numbers that are not finite",
+            expected="finite features",
+            fix="mend the features of this bio",
+        )
+    return matrix
+
+
+class Encoder:
+    """Turns texts into vectors in batches.
+
+    Parameters
+    ----------
+    name : str
+        What it is, for the log.
+    encode : callable
+        From a list of n str to an array of shape (n, d).
+    session : callable, optional
+        Gives a context manager that keeps a model on its device.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        encode: Callable[[list[str]], Any],
+        session: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.name = name
+        self.session = session
+        self._encode = encode
+
+    def __call__(self, texts: Sequence[str], rows: npt.NDArray[np.int64]) -> Matrix:
+        """Return the matrix of shape (n, d) of n texts; ``rows`` are theirs in the data.
+
+        Raises
+        ------
+        MlflowException
+            When the encoder does not return one vector of finite numbers a text.
+        """
+        matrix = _as_matrix(self._encode(list(texts)))
+        if matrix is None or matrix.shape[0] != len(texts):
+            found = "no matrix of numbers" if matrix is None else f"shape {matrix.shape}"
+            raise invalid(
+                f"output of the encoder {self.name}",
+                found=f"{found} for {len(texts)} texts",
+                expected="one vector of numbers a text",
+                fix="let the encoder return an array of shape (texts, features)",
+            )
+        return _checked(matrix, f"output of the encoder {self.name}", rows)
+
+
+def find_features(config: EvaluationConfig) -> Encoder | FeatureColumns | None:
+    """Choose where features come from; None for models that read text.
+
+    Raises
+    ------
+    MlflowException
+        When both an encoder and columns are named, or the encoder cannot be loaded.
+    """
+    if config.features is not None:
+        if config.encoder is not None:
+            raise invalid(
+                "encoder",
+                found="an encoder and feature columns",
+                expected="one of them",
+                fix="leave out encoder or features",
+            )
+        return FeatureColumns(config.features, config.counterfactual_features)
+    encoder = config.encoder
+    if encoder is None:
+        if config.counterfactual_features is not None:
+            raise invalid(
+                "counterfactual_features",
+                found="no column for the features of the bios themselves",
+                expected="both",
+                fix="set features too",
+            )
+        return None
+    if callable(encoder):
+        name = getattr(encoder, "__qualname__", type(encoder).__name__)
+        return Encoder(name, lambda texts: _in_batches(encoder, texts))
+    return _load_encoder(str(encoder), config)
+
+
+def _load_encoder(name: str, config: EvaluationConfig) -> Encoder:
+    if name.startswith(_URI_SCHEMES) or (Path(name) / "MLmodel").is_file():
+        import mlflow.pyfunc
+
+        model = mlflow.pyfunc.load_model(name)
+        return Encoder(name, lambda texts: _in_batches(model.predict, texts))
+    if importlib.util.find_spec("sentence_transformers") is not None and _is_sentence_model(name):
+        library = importlib.import_module("sentence_transformers")
+        device = None if config.device == "auto" else config.device
+        sentences = library.SentenceTransformer(name, device=device)
+        if config.max_length is not None:
+            sentences.max_seq_length = config.max_length
+        return Encoder(name, lambda texts: sentences.encode(texts, show_progress_bar=False))
+    for package in ("torch", "transformers"):
+        if importlib.util.find_spec(package) is None:
+            raise missing_extra(package, "transformers", needed_for=f"encoder {name!r}")
+    return _transformers_encoder(name, config)
+
+
+def _transformers_encoder(name: str, config: EvaluationConfig) -> Encoder:
+    """Run a model of the Hugging Face kind; pooled as its sentence-transformers files say."""
+    from transformers import AutoModel, AutoTokenizer
+
+    from biasbios_mlflow.prediction.tokens import TokenModel, pool
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModel.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise invalid(
+            "encoder",
+            found=f"{name!r} ({str(error).splitlines()[0]})",
+            expected="a model URI, or a sentence-transformers or Hugging Face name or path",
+            fix="check the name, or hand in a callable from texts to vectors",
+        ) from error
+    pooling, normalize, length = _sentence_settings(Path(name))
+    running = TokenModel(
+        model,
+        tokenizer,
+        max_length=config.max_length or length,
+        token_budget=config.token_budget,
+        device=config.device,
+        dtype=config.dtype,
+    )
+
+    def encode(texts: list[str]) -> Matrix:
+        matrix: Matrix | None = None
+        for rows, part in running.run(texts, lambda output, mask: pool(output, mask, pooling)):
+            if matrix is None:
+                matrix = np.empty((len(texts), part.shape[1]), dtype=np.float32)
+            matrix[rows] = part
+        assert matrix is not None
+        if normalize:
+            matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
+        return matrix
+
+    return Encoder(f"{name} ({pooling} pooling) on {running.device}", encode, running.session)
+
+
+def _is_sentence_model(name: str) -> bool:
+    path = Path(name)
+    return (path / "modules.json").is_file() or not path.exists()
+
+
+def _sentence_settings(path: Path) -> tuple[str, bool, int | None]:
+    """Return pooling, normalization and length as sentence-transformers stores them."""
+    if not (path / "modules.json").is_file():
+        return "mean", False, None
+    modules = json.loads((path / "modules.json").read_text())
+    pooling, normalize = "mean", False
+    for module in modules:
+        kind = module["type"].rpartition(".")[2]
+        if kind == "Pooling":
+            settings = json.loads((path / module["path"] / "config.json").read_text())
+            chosen = [name for name in ("cls", "mean", "max") if _pools_by(settings, name)]
+            if len(chosen) != 1:
+                raise invalid(
+                    "encoder",
+                    found=f"another pooling in {path / module['path'] / 'config.json'}",
+                    expected="mean, cls or max pooling",
+                    fix="pip install sentence-transformers, which knows all kinds",
+                )
+            pooling = chosen[0]
+        normalize = normalize or kind == "Normalize"
+    about = path / "sentence_bert_config.json"
+    length = json.loads(about.read_text()).get("max_seq_length") if about.is_file() else None
+    return pooling, normalize, length
+
+
+def _pools_by(settings: dict[str, Any], name: str) -> bool:
+    key = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}[name]
+    return bool(settings.get(f"pooling_mode_{key}")) or settings.get("pooling_mode") == name
+
+
+def _in_batches(encode: Callable[[list[str]], Any], texts: list[str]) -> Matrix | None:
+    parts = [
+        _as_matrix(encode(texts[start : start + _BATCH])) for start in range(0, len(texts), _BATCH)
+    ]
+    matrices = [part for part in parts if part is not None]
+    return np.concatenate(matrices) if matrices and len(matrices) == len(parts) else None
+
+
+def _as_matrix(output: Any) -> Matrix | None:
+    """Return a matrix of numbers, None where the output is none."""
+    if hasattr(output, "detach"):  # a torch tensor, without importing torch
+        output = output.detach().cpu().float().numpy()
+    if hasattr(output, "toarray"):  # a sparse matrix
+        output = output.toarray()
+    if isinstance(output, pd.DataFrame) and output.shape[1] == 1:
+        output = output.iloc[:, 0].tolist()
+    try:
+        matrix = np.asarray(output)
+        if matrix.dtype == object:
+            matrix = np.array([np.asarray(row, dtype=np.float64) for row in output])
+    except (TypeError, ValueError):
+        return None
+    return matrix if matrix.ndim == 2 and matrix.dtype.kind in "fiu" else None

@@ -1,0 +1,149 @@
+"""Finished windows on disk, so that a long evaluation survives a kill."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from biasbios_mlflow.bios.checked import Bios
+from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
+from biasbios_mlflow.prediction.predictor import PredictedPair
+
+__all__ = ["WindowStore"]
+
+_logger = logging.getLogger(__name__)
+
+_FORMAT = b"biasbios window 1\n"
+_DIGEST = hashlib.sha256().digest_size
+
+
+class WindowStore:
+    """Keeps the predictions for windows of bios in a folder, one file each, without any text.
+
+    A file is named by a hash of all that its predictions depend on (model, options, the window's
+    data), and holds a hash of its own content: what is damaged, or belongs to something else, is
+    predicted again.
+
+    Parameters
+    ----------
+    folder : Path
+        Made where it does not exist.
+    model, config : str
+        What identifies the model, and the options that bear on predictions.
+
+    Raises
+    ------
+    MlflowException
+        When the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path, *, model: str, config: str) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise invalid(
+                "resume_dir",
+                found=f"{str(folder)!r} ({error.strerror})",
+                expected="a folder that can be written to",
+                fix="name another folder",
+            ) from error
+        self._folder = folder
+        self._about = json.dumps([model, config])
+
+    def key(self, bios: Bios, counterfactuals: Sequence[str]) -> str:
+        """Return what identifies a window: 64 hexadecimal digits."""
+        digest = hashlib.sha256(_FORMAT + self._about.encode())
+        for texts in (bios.texts, counterfactuals):
+            for text in texts:
+                _update(digest, text.encode("utf-8", "surrogatepass"))
+        # A model may ask for any other column too.
+        for name in bios.inputs.columns:
+            _update(digest, str(name).encode("utf-8", "surrogatepass"))
+            if name != bios.columns.text:
+                for cell in bios.inputs[name].tolist():
+                    _update(digest, _as_bytes(cell))
+        digest.update(bios.rows.tobytes())
+        return digest.hexdigest()
+
+    def load(self, key: str, reader: OutputReader, n: int) -> PredictedPair | None:
+        """Return the predictions for a window of n bios, None where they are not there.
+
+        The reader learns from them as it would have from the model's output.
+        """
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        head = len(_FORMAT) + _DIGEST
+        payload = content[head:]
+        if content[:head] != _FORMAT + hashlib.sha256(payload).digest():
+            _logger.warning("%s is damaged; its bios are predicted again.", path)
+            return None
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            about = json.loads(str(arrays["about"]))
+            state = about["reader"]
+            if about["key"] != key or len(arrays["codes"]) != n or not reader.learn(state):
+                _logger.warning("%s is of another evaluation; its bios are predicted again.", path)
+                return None
+            codes = reader.encode(about["names"])
+
+            def predictions(prefix: str) -> Predictions | None:
+                if f"{prefix}codes" not in arrays:
+                    return None
+                matrix = arrays.get(f"{prefix}probabilities")
+                return Predictions(
+                    codes[arrays[f"{prefix}codes"]],
+                    None if matrix is None else matrix.astype(np.float64),
+                )
+
+            original = predictions("")
+            assert original is not None
+            return PredictedPair(original, predictions("counterfactual_"), arrays.get("changed"))
+
+    def save(self, key: str, reader: OutputReader, pair: PredictedPair) -> None:
+        """Keep the predictions for a window."""
+        about = {"key": key, "names": reader.names, "reader": reader.state()}
+        arrays: dict[str, npt.NDArray[Any]] = {"about": np.array(json.dumps(about))}
+        for prefix, part in (("", pair.original), ("counterfactual_", pair.counterfactual)):
+            if part is None:
+                continue
+            arrays[f"{prefix}codes"] = part.codes
+            if part.probabilities is not None:
+                single = part.probabilities.astype(np.float32)
+                exact = bool((single == part.probabilities).all())
+                arrays[f"{prefix}probabilities"] = single if exact else part.probabilities
+        if pair.changed is not None:
+            arrays["changed"] = pair.changed
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **arrays)
+        payload = buffer.getvalue()
+        path = self._path(key)
+        # Written aside and moved: a kill leaves no half file under the final name.
+        aside = path.with_suffix(f".{os.getpid()}")
+        aside.write_bytes(_FORMAT + hashlib.sha256(payload).digest() + payload)
+        aside.replace(path)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.window"
+
+
+def _update(digest: Any, data: bytes) -> None:
+    digest.update(len(data).to_bytes(8, "little"))
+    digest.update(data)
+
+
+def _as_bytes(cell: object) -> bytes:
+    if isinstance(cell, np.ndarray):
+        return repr((cell.dtype, cell.shape)).encode() + cell.tobytes()
+    return repr(cell).encode("utf-8", "surrogatepass")

@@ -73,7 +73,7 @@ SPLITS: dict[Split, tuple[int, int]] = {"train": (12000, 60), "test": (5000, 24)
 """The sample's splits: bios before rounding up, and the least bios of an occupation and gender."""
 
 # How often a phrase is chosen by the gender it leans to, by both if it leans to none, by the other.
-_LEANING, _NEUTRAL, _OTHER = 4, 3, 2
+_LEANING, _NEUTRAL, _OTHER = 5, 3, 2
 
 _PRONOUNS = {
     "male": {"he": "he", "him": "him", "his": "his", "hisn": "his", "himself": "himself"},
@@ -95,6 +95,7 @@ _THIRD_PERSON = re.compile(
     r"|grew|had|have|led|ran|set|spent|taught|took|was|went|won|wrote)\b)"
     r"| (?:and|but|who|now|which) (?:\w+ )?\w+s\b|^(?:holds|is)\b"
 )
+_NAME = re.compile(r"\{(\w+)\}")
 _ARTICLE = re.compile(r"\b([Aa])~ (\W?)(\w+)")
 
 _SUBJECT = {"male": ("He", "His"), "female": ("She", "Her")}
@@ -163,8 +164,22 @@ def _weight(lean: str, gender: str) -> int:
 
 
 @functools.cache
+def _is_plain(kind: str) -> bool:
+    """Tell whether the phrases of a kind are the same for every occupation, gender and voice."""
+    return all(
+        not entry.lean
+        and len(entry.occupations) == len(OCCUPATIONS)
+        and all(name in _table() and _is_plain(name) for name in _NAME.findall(entry.text))
+        for entry in _table()[kind]
+    )
+
+
+@functools.cache
 def _phrases(kind: str, about: str, gender: str, voice: str) -> list[_Phrase]:
     """Return the phrases of a kind, each as often as its lean to the gender says."""
+    plain = (kind, OCCUPATIONS[0], GENDERS[0], "third")
+    if _is_plain(kind) and (kind, about, gender, voice) != plain:
+        return _phrases(*plain)
     weights: dict[str, int] = {}
     for entry in _table()[kind]:
         known = about in entry.occupations or about.partition(".")[0] in entry.occupations

@@ -13,20 +13,20 @@ from biasbios_mlflow.bios.occupations import GENDERS, OCCUPATIONS
 COLUMNS = ["hard_text", "profession", "gender"]
 FIRST_BIOS = [
     [
-        "Research interests include health disparities, community health and medical "
-        "education. I am the author of two monographs and a widely used textbook. Recent "
-        "publications deal with epidemiology and with clinical trials. The move to Larkspur "
-        "changed everything. Articles have appeared in the leading journals of the field. I "
-        "am a working mother, and my son is my greatest teacher.",
+        "Research interests include health disparities, community health and aging. I am the "
+        "author of two monographs and a widely used textbook. Recent publications deal with "
+        "epidemiology and with clinical trials. The move to Larkspur changed everything. "
+        "Articles have appeared in the leading journals of the field. I am a working mother, "
+        "and my son is my greatest teacher.",
         "professor",
         "female",
     ],
     [
-        "He has received grants to study computer graphics and natural language processing. "
-        "He teaches courses on data mining and parallel computing. He is currently writing a "
-        "book on machine learning. Research interests include robotics, human-computer "
-        "interaction and cryptography. Articles have appeared in the leading journals of the "
-        "field.",
+        "He has received grants to study cryptography and natural language processing. He "
+        "teaches courses on data mining and robotics. He has taught at the Redwater Institute"
+        " for Advanced Study and the University of Calder Bay, and enjoys judging literary "
+        "prizes. He has been a visiting scholar in Guatemala, where he lectured on parallel "
+        "computing.",
         "professor",
         "male",
     ],
@@ -79,7 +79,9 @@ def test_values_and_lengths(bios):
     words = bios["hard_text"].str.split().str.len()
     assert words.between(40, 90).all()
     assert bios["hard_text"].is_unique
-    assert not bios["hard_text"].str.contains(r"[\t\n{}\[\]|~]|  |\.\.|^\s|\s$|[a-z]{3}\.[A-Z]").any()
+    assert (
+        not bios["hard_text"].str.contains(r"[\t\n{}\[\]|~]|  |\.\.|^\s|\s$|[a-z]{3}\.[A-Z]").any()
+    )
     assert bios["hard_text"].str.endswith((".", "!", "”", '"', ".example")).all()
 
 

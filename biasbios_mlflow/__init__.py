@@ -12,17 +12,31 @@ if TYPE_CHECKING:
     from biasbios_mlflow.api import evaluate
     from biasbios_mlflow.bios.readers import load_bios
     from biasbios_mlflow.counterfactual import swap_gender
-    from biasbios_mlflow.scoring import Scores, score
+    from biasbios_mlflow.gating.flow import gate
+    from biasbios_mlflow.gating.policy import GatePolicy
+    from biasbios_mlflow.scoring import Scores, compare, score
 
 __version__ = "0.1.0"
 
-__all__ = ["Scores", "evaluate", "load_bios", "score", "swap_gender"]
+__all__ = [
+    "GatePolicy",
+    "Scores",
+    "compare",
+    "evaluate",
+    "gate",
+    "load_bios",
+    "score",
+    "swap_gender",
+]
 
 # Public names by the module that defines them; loaded on first use, since MLflow imports every
 # installed evaluator and most callers need one name.
 _HOMES = {
+    "GatePolicy": "biasbios_mlflow.gating.policy",
     "Scores": "biasbios_mlflow.scoring",
+    "compare": "biasbios_mlflow.scoring",
     "evaluate": "biasbios_mlflow.api",
+    "gate": "biasbios_mlflow.gating.flow",
     "load_bios": "biasbios_mlflow.bios.readers",
     "score": "biasbios_mlflow.scoring",
     "swap_gender": "biasbios_mlflow.counterfactual",

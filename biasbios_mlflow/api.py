@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.bios.checked import find_columns
@@ -13,7 +14,7 @@ from biasbios_mlflow.errors import invalid
 if TYPE_CHECKING:
     from mlflow.models import EvaluationResult
 
-__all__ = ["evaluate", "resolve_model_uri"]
+__all__ = ["evaluate", "load_dataset", "resolve_model_uri"]
 
 
 def evaluate(
@@ -80,16 +81,7 @@ def evaluate(
             stacklevel=2,
         )
         data, split = "sample", split or "test"
-    dataset = data
-    if getattr(data, "targets", None) is None or split is not None:
-        frame, name, where = read_bios(data, split)
-        columns = find_columns(
-            list(frame.columns),
-            text=checked.text_column,
-            occupation=checked.occupation_column,
-            gender=checked.gender_column,
-        )
-        dataset = as_dataset(frame, targets=columns.occupation, name=name, source=where)
+    dataset = load_dataset(data, split=split, config=config)
     if model is None:
         dataset = _with_predictions(dataset, checked.predictions)
     return mlflow.models.evaluate(
@@ -101,6 +93,33 @@ def evaluate(
         env_manager=env_manager,
         model_config=model_config,
     )
+
+
+def load_dataset(data: Any, *, split: str | None, config: Mapping[str, Any]) -> Any:
+    """Return bios as an MLflow dataset with the occupation as its targets, nothing renamed.
+
+    Parameters
+    ----------
+    data, split
+        See `evaluate`.
+    config : mapping
+        The evaluator's options, for the names of the columns.
+
+    Returns
+    -------
+    mlflow.data.pandas_dataset.PandasDataset
+    """
+    if getattr(data, "targets", None) is not None and split is None:
+        return data
+    checked = EvaluationConfig.parse(config)
+    frame, name, where = read_bios(data, split)
+    columns = find_columns(
+        list(frame.columns),
+        text=checked.text_column,
+        occupation=checked.occupation_column,
+        gender=checked.gender_column,
+    )
+    return as_dataset(frame, targets=columns.occupation, name=name, source=where)
 
 
 def resolve_model_uri(uri: str) -> tuple[str, str | None]:
@@ -157,6 +176,4 @@ def _with_predictions(dataset: Any, column: str | None) -> Any:
             expected="the name of a column of the data",
             fix="set predictions to the column that holds the predictions",
         )
-    return from_pandas(
-        dataset.df, targets=dataset.targets, predictions=column, name=dataset.name
-    )
+    return from_pandas(dataset.df, targets=dataset.targets, predictions=column, name=dataset.name)

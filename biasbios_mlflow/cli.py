@@ -6,9 +6,12 @@ Exit codes: 0 ok, 1 the gate failed, 2 could not run.
 from __future__ import annotations
 
 import json
+import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -23,16 +26,23 @@ __all__ = ["main"]
 
 
 class _Group(click.Group):
-    """Turns user errors into one line on standard error and exit code 2."""
+    """Exits with 2 whenever a command could not run: 1 is kept for a gate that failed.
+
+    A user error is one line on standard error; anything else keeps its traceback.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         from mlflow.exceptions import MlflowException
 
         try:
             return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
         except MlflowException as error:
             click.echo(f"biasbios: {error.message}", err=True)
-            ctx.exit(2)
+        except Exception:
+            traceback.print_exc()
+        return ctx.exit(2)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,6 +52,8 @@ def main() -> None:
 
     The tracking server is the one MLflow uses: set MLFLOW_TRACKING_URI.
     """
+    if not sys.stderr.isatty():  # bars of MLflow that nobody watches
+        os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 
 def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,6 +135,93 @@ def evaluate(
     click.echo(f"Model  {uri}\nRun    {result.run_id}\n")
     click.echo(headline_table({"": summary}))
     click.echo(f"\n{_where_to_look(result.run_id)}")
+
+
+@main.command(context_settings={"show_default": True})
+@click.argument("model_uri", required=False)
+@click.option("--data", default=None, help="'sample', or a csv, tsv, jsonl or parquet file.")
+@click.option("--split", default=None, help="Which part of the data, e.g. test.")
+@click.option("--policy", default=None, help="YAML file with the rules.")
+@click.option("--champion", default=None, help="Alias to compare with, instead of the policy's.")
+@click.option("--promote", default=None, help="Alias to move, instead of the policy's.")
+@click.option("--dry-run", is_flag=True, help="Decide only: no tag, no alias.")
+@click.option(
+    "--rollback", metavar="ALIAS", default=None, help="Put ALIAS back to the version before."
+)
+@click.option("--schema", is_flag=True, help="Print the JSON schema of a policy.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
+@click.option("--junit", default=None, metavar="FILE", help="Write JUnit XML, one case a rule.")
+@click.option("--summary", default=None, metavar="FILE", help="Append Markdown, for a CI summary.")
+@click.option(
+    "--env-manager",
+    default="local",
+    type=click.Choice(["local", "virtualenv", "uv", "conda"]),
+    help="Environment in which the model predicts.",
+)
+@_config_options
+@click.pass_context
+def gate(
+    ctx: click.Context,
+    /,
+    model_uri: str | None,
+    data: str | None,
+    split: str | None,
+    policy: str | None,
+    champion: str | None,
+    promote: str | None,
+    dry_run: bool,
+    rollback: str | None,
+    schema: bool,
+    as_json: bool,
+    junit: str | None,
+    summary: str | None,
+    env_manager: str,
+    **config: Any,
+) -> None:
+    """Evaluate the registered MODEL_URI, hold it against a policy, promote it if it passes.
+
+    Exit code 0: passed. 1: failed. 2: could not run; no alias moved.
+
+    Example: biasbios gate models:/occupations@candidate --data bios.csv --policy gate.yaml
+    """
+    from biasbios_mlflow.gating import flow, reports
+    from biasbios_mlflow.gating.policy import GatePolicy
+
+    if schema:
+        _print_json(GatePolicy.model_json_schema())
+        return
+    if model_uri is None:
+        raise click.UsageError("MODEL_URI is missing, e.g. models:/occupations/2")
+    if rollback is not None:
+        name = _registered_name(model_uri)
+        current, previous = flow.rollback(name, rollback)
+        click.echo(f"{name}: {rollback} is back from version {current} to version {previous}")
+        return
+    if policy is None:
+        raise click.UsageError("--policy is missing, e.g. --policy gate.yaml")
+    with _progress_on_stderr():
+        result = flow.gate(
+            model_uri,
+            data,
+            policy,
+            split=split or None,
+            champion=champion,
+            promote=promote,
+            dry_run=dry_run,
+            env_manager=env_manager,
+            **{name: value for name, value in config.items() if value is not None},
+        )
+    if junit is not None:
+        Path(junit).write_text(reports.junit(result), "utf-8")
+    if summary is not None:
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(reports.markdown(result))
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        click.echo(reports.table(result))
+        click.echo(f"\n{_where_to_look(result.run_id)}")
+    ctx.exit(0 if result.passed else 1)
 
 
 @main.command()
@@ -237,6 +336,11 @@ def demo(register: str, seed: int, as_json: bool) -> None:
 def _progress_on_stderr() -> AbstractContextManager[Any]:
     """Keep standard output for the answer: MLflow prints links to runs there."""
     return redirect_stdout(sys.stderr)
+
+
+def _registered_name(model_uri: str) -> str:
+    """Return the name of the registered model, given alone or in a URI."""
+    return model_uri.removeprefix("models:/").split("/")[0].split("@")[0]
 
 
 def _summary(result: EvaluationResult) -> Mapping[str, Any]:

@@ -131,7 +131,13 @@ def _log_files(
     # Imported late: it brings matplotlib.
     from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, JsonEvaluationArtifact
 
-    kinds = {".csv": CsvEvaluationArtifact, ".json": JsonEvaluationArtifact}
+    from biasbios_mlflow.report.artifacts import PredictionsArtifact
+
+    kinds: dict[str, type[EvaluationArtifact]] = {
+        ".csv": CsvEvaluationArtifact,
+        ".json": JsonEvaluationArtifact,
+        ".parquet": PredictionsArtifact,
+    }
     prefix = _ILLEGAL.sub("_", evaluation.config.metric_prefix).strip("/")
     folder = f"{_FOLDER}/{prefix}" if prefix else _FOLDER
     root = client.get_run(run_id).info.artifact_uri
@@ -141,6 +147,7 @@ def _log_files(
         client.log_artifacts(run_id, temporary, folder)
         for name, path in paths.items():
             artifact = kinds[path.suffix](uri=f"{root}/{folder}/{path.name}")
-            artifact._load(str(path))
+            if path.suffix != ".parquet":  # large: loaded when asked for
+                artifact._load(str(path))
             artifacts[f"{prefix}{_FOLDER}/{name}"] = artifact
     return artifacts

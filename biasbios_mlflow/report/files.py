@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import platform
+import shutil
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -41,6 +43,9 @@ def write_files(
         "occupation_gaps.csv": lambda path: evaluation.scores.occupations.to_csv(path, index=False),
         "flips.csv": lambda path: _write_flips(evaluation, path),
     }
+    rows = evaluation.predictions_path
+    if rows is not None:
+        writers["predictions.parquet"] = lambda path: _link(rows, path)
     paths = {}
     for name, write in writers.items():
         path = folder / name
@@ -63,6 +68,7 @@ def summary(evaluation: Evaluation, *, model: Mapping[str, Any]) -> dict[str, An
         "scores": evaluation.scores.to_dict(),
         "unknown_predictions": dict(evaluation.result.unknown.most_common(100)),
         "flips": evaluation.result.flips.found,
+        "warnings": list(evaluation.warnings),
         "config": config.as_json(),
         "seconds": {phase: round(value, 4) for phase, value in evaluation.seconds.items()},
         "versions": {"python": platform.python_version(), **_versions()},
@@ -72,6 +78,14 @@ def summary(evaluation: Evaluation, *, model: Mapping[str, Any]) -> dict[str, An
 def _versions() -> dict[str, str]:
     there = {name for name in _PACKAGES_OF_MODELS if importlib.util.find_spec(name) is not None}
     return {name: metadata.version(name) for name in (*_PACKAGES, *sorted(there))}
+
+
+def _link(source: Path, path: Path) -> None:
+    """Give a file a second name; copy it where the file system cannot."""
+    try:
+        os.link(source, path)
+    except OSError:
+        shutil.copyfile(source, path)
 
 
 def _write_json(content: Mapping[str, Any], path: Path) -> None:

@@ -19,10 +19,11 @@ from biasbios_mlflow.scoring.counts import Counts, carry, exact_sums, from_limbs
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
 from biasbios_mlflow.scoring.scores import Scores, check_options, point_metrics, records
 
-__all__ = ["Comparison", "JointCounts", "better", "compare", "compare_counts"]
+__all__ = ["Comparison", "JointCounts", "better", "compare", "compare_counts", "paired_interval"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+Estimate = tuple[npt.ArrayLike, ...]
 
 _HIGHER_IS_BETTER = (
     "balanced_accuracy",
@@ -33,6 +34,7 @@ _HIGHER_IS_BETTER = (
     "prediction_consistency",
     "prediction_consistency_changed",
 )
+_GAPS = ("gap_rms", "gap_rms_debiased", "gap_abs", "fpr_gap_rms", "fpr_gap_abs")
 _NOT_COMPARED = (
     "bios",
     "occupations_scored",
@@ -298,24 +300,30 @@ def compare_counts(
         estimates.append(_estimates(counts, metrics, confidence=confidence, min_cell=min_cell))
         reasons.update({metric: f"{name}: {why}" for metric, why in absent.items()})
     drawn = _joint_replicates(joint, n_replicates=n_replicates, seed=seed, min_cell=min_cell)
+    if not drawn:
+        raise invalid("a", found="no bios", expected="at least one", fix="compare on some data")
     correlations = {name: _correlation(*pair) for name, pair in drawn.items()}
     correlations.update(_ctf_correlations(joint))
+    square_bounds = {
+        fpr: _signed_root_bounds(joint, drawn, fpr=fpr, confidence=confidence, min_cell=min_cell)
+        for fpr in (False, True)
+    }
     rows: dict[str, dict[str, Any]] = {}
     folded: dict[str, FloatArray] = {}
     for metric, value in values[0].items():
         if metric not in values[1] or metric in _NOT_COMPARED:
             continue
-        (at_a, low_a, high_a), (at_b, low_b, high_b) = (e[metric] for e in estimates)
-        rho = correlations[metric]
-        centre = at_b - at_a
+        estimate_a, estimate_b = (e[metric] for e in estimates)
+        caps = square_bounds[metric.startswith("fpr_")] if metric in _GAPS else None
+        low, high = paired_interval(estimate_a, estimate_b, correlations[metric], caps=caps)
         rows[metric] = {
             "a": value,
             "b": values[1][metric],
             "difference": values[1][metric] - value,
-            "ci_low": centre - _hypotenuse(at_b - low_b, high_a - at_a, rho),
-            "ci_high": centre + _hypotenuse(high_b - at_b, at_a - low_a, rho),
+            "ci_low": float(low),
+            "ci_high": float(high),
             "better": better(metric),
-            "centre": centre,
+            "centre": estimate_b[0] - estimate_a[0],
         }
         if better(metric) == "nearer zero":
             draw_a, draw_b = drawn[metric]
@@ -336,6 +344,44 @@ def compare_counts(
     worse = [comparison.probability_worse(m, by) for m, by in zip(rows, margins, strict=True)]
     table = comparison.differences.assign(margin=margins, probability_worse=worse)
     return replace(comparison, differences=table)
+
+
+def paired_interval(
+    a: Estimate, b: Estimate, correlation: npt.ArrayLike, *, caps: Estimate | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Interval of the difference b minus a of two correlated estimates.
+
+    Parameters
+    ----------
+    a, b : tuple of float or arrays of one shape
+        Centre, low and high bound of each.
+    correlation : float or array
+        Correlation of the two estimates.
+    caps : tuple of float or arrays, optional
+        For gaps, which cannot be negative: low and high bound of the signed root of the difference
+        of squares. Near zero a gap's estimate is one-sided, and the variance recovered from its
+        interval too small; where zero is possible for one model, the other's gap itself is then
+        possible as the difference, within its own bound and this one.
+
+    Examples
+    --------
+    >>> low, high = paired_interval((0.5, 0.4, 0.6), (0.7, 0.6, 0.8), 0.5)
+    >>> round(float(low), 3), round(float(high), 3)
+    (0.1, 0.3)
+    """
+    (at_a, low_a, high_a), (at_b, low_b, high_b) = (np.asarray(x, dtype=np.float64) for x in (a, b))
+    rho = np.asarray(correlation)
+
+    def joined(x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.sqrt(np.maximum(x * x + y * y - 2 * rho * x * y, 0.0))
+
+    low = at_b - at_a - joined(at_b - low_b, high_a - at_a)
+    high = at_b - at_a + joined(high_b - at_b, at_a - low_a)
+    if caps is not None:
+        least, most = caps
+        high = np.where(low_a <= 0, np.maximum(high, np.minimum(high_b, most)), high)
+        low = np.where(low_b <= 0, np.minimum(low, np.maximum(-high_a, least)), low)
+    return low, high
 
 
 def _rows(name: str, scores: Scores | Outcomes) -> Outcomes:
@@ -511,5 +557,33 @@ def _ctf_correlations(joint: JointCounts) -> dict[str, float]:
     return correlations
 
 
-def _hypotenuse(x: float, y: float, rho: float) -> float:
-    return math.sqrt(max(x * x + y * y - 2 * rho * x * y, 0.0))
+def _signed_root_bounds(
+    joint: JointCounts,
+    drawn: Mapping[str, tuple[FloatArray, FloatArray]],
+    *,
+    fpr: bool,
+    confidence: float,
+    min_cell: int,
+) -> tuple[float, float]:
+    """Bounds of the difference of the two mean square gaps, each with its root taken.
+
+    If one model has no gap, the root is the other model's RMS gap, and at least its mean absolute
+    gap.
+    """
+    squares = []
+    for counts in (joint.a, joint.b):
+        t = counts.tables
+        scored = formulas.scored_occupations(t.bios, min_cell)
+        events, cells = t.hits, t.bios
+        if fpr:
+            events, cells = formulas.false_positives(t.hits, t.predicted, t.bios)
+            scored &= (cells > 0).all(axis=0)
+        squares.append(float(formulas.gap_mean_square(events, cells, scored)))
+    draws = drawn["fpr_gap_rms" if fpr else "gap_rms"]
+    difference = np.square(draws[1]) - np.square(draws[0])
+    finite = difference[np.isfinite(difference)]
+    if not len(finite):
+        return -math.inf, math.inf
+    z = float(special.ndtri((1 + confidence) / 2))
+    bounds = squares[1] - squares[0] + z * finite.std() * np.array([-1, 1])
+    return -math.sqrt(max(-bounds[0], 0.0)), math.sqrt(max(bounds[1], 0.0))

@@ -319,7 +319,7 @@ def exact_sums(values: FloatArray, place: IntArray, n_groups: int) -> IntArray:
     ``np.bincount`` adds floats, which is exact while sums stay whole numbers below 2⁵³: rows are
     taken in slices short enough for that.
     """
-    flat = values.reshape(len(values), -1)
+    flat = values.reshape(len(values), int(np.prod(values.shape[1:])))
     sums = np.zeros((n_groups, flat.shape[1], 2), dtype=np.int64)
     step = max(1, int((1 << 22) / max(1.0, float(flat.max(initial=0.0)))))
     for start in range(0, len(flat), step):

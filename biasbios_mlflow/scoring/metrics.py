@@ -310,7 +310,8 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     for c, w, s in null:
         # For normal noise of variance s² around c: E exp(−t(c + sZ)²).
         widened = 1 + 2 * t * s**2
-        log_laplace += np.log(np.exp(-np.outer(t / widened, np.square(c))) @ w / np.sqrt(widened))
+        laplace = np.exp(-np.outer(t / widened, np.square(c))) @ w / np.sqrt(widened)
+        log_laplace += np.log(np.maximum(laplace, 1e-300))
     rest = -np.expm1(log_laplace)
     middle = (high - low) / 2 * np.sum(weights * rest[:-1] * np.exp(-log_t / 2))
     tails = 2 * np.exp(low / 2) + 2 * rest[-1] * np.exp(-high / 2)

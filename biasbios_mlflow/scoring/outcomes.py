@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -254,15 +254,18 @@ def _check_length(name: str, found: int, expected: int) -> None:
 
 
 def _column(name: str, values: npt.ArrayLike, length: int | None = None) -> pd.Series[Any]:
-    column = pd.Series(values if isinstance(values, pd.Series) else np.asarray(values).ravel())
-    column = column.reset_index(drop=True)
-    if np.ndim(values) > 1 and len(column) != len(np.asarray(values)):
+    # Not through numpy, which would turn a NaN among strings into the string "nan".
+    array: Any = np.asarray(values) if hasattr(values, "dtype") else list(cast(Any, values))
+    if isinstance(array, np.ndarray) and array.ndim == 2 and array.shape[1] == 1:
+        array = np.ravel(array)
+    if len(array) and np.ndim(array[0]) > 0:
         raise invalid(
             name,
-            found=f"an array of shape {np.shape(values)}",
+            found=f"rows of {len(array[0])} values",
             expected="one value a bio",
             fix="hand in a one-dimensional array",
         )
+    column: pd.Series[Any] = pd.Series(array, dtype=None if len(array) else object)
     if length is not None:
         _check_length(name, len(column), length)
     missing = column.isna().to_numpy()

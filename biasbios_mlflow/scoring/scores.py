@@ -332,8 +332,13 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
     t, n, n_labels = counts.tables, counts.total, len(counts.labels)
     male, female = t.bios.sum(axis=-1)
     n_occupations = int((t.bios.sum(axis=0) > 0).sum())
-    n_gap = "" if scored.any() else f"no occupation has at least {min_cell} bios of each gender"
+    no_gap = "" if scored.any() else f"no occupation has at least {min_cell} bios of each gender"
     no_gender = "" if male and female else f"no bios of {'women' if male else 'men'}"
+
+    negatives = t.bios.sum(axis=-1, keepdims=True) - t.bios
+    no_fpr = ""
+    if not (scored & (negatives > 0).all(axis=0)).any():
+        no_fpr = "no scored occupation has bios of other occupations of each gender"
 
     unpaired = counts.where(counterfactuals=n_labels + 2)
     no_pair = ""
@@ -351,8 +356,8 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
         no_ctf = f"only {n_ctf} of {expected} bios have probabilities"
     if not n_ctf:
         no_ctf = "no probabilities" if expected else "no prediction lies in the label set"
-    if unpaired == n:
-        no_ctf = no_pair
+        if unpaired == n:
+            no_ctf = no_pair
     no_changed_ctf = no_ctf or no_change
     if not no_changed_ctf and not counts.ctf_moments("ctf", changed_only=True)[0]:
         no_changed_ctf = "no changed bio has probabilities"
@@ -364,11 +369,8 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
         "accuracy_male": "" if male else "no bios of men",
         "accuracy_female": "" if female else "no bios of women",
         "accuracy_gap": no_gender,
-        **dict.fromkeys(_GAP_METRICS, n_gap),
-        **dict.fromkeys(
-            ("fpr_gap_rms", "fpr_gap_abs"),
-            n_gap or ("" if n_occupations > 1 else "only one occupation is present"),
-        ),
+        **dict.fromkeys(_GAP_METRICS, no_gap),
+        **dict.fromkeys(("fpr_gap_rms", "fpr_gap_abs"), no_gap or no_fpr),
         "prediction_consistency": no_pair,
         "swap_coverage": no_flag,
         "prediction_consistency_changed": no_pair or no_change,

@@ -1,0 +1,124 @@
+"""Every metric once more, slowly and without numpy: what the tests compare with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rows:
+    labels: Sequence[str]
+    occupations: Sequence[str]
+    genders: Sequence[str]
+    predictions: Sequence[str]
+    counterfactual_predictions: Sequence[str] | None = None
+    probabilities: Sequence[Sequence[float]] | None = None
+    counterfactual_probabilities: Sequence[Sequence[float]] | None = None
+    changed: Sequence[bool] | None = None
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
+    n = len(rows.occupations)
+    out: dict[str, float] = {"bios": n}
+    if n == 0:
+        return out | {"occupations_scored": 0, "occupations_excluded": len(rows.labels)}
+    bios = list(zip(rows.occupations, rows.genders, rows.predictions, strict=True))
+    right = [y == p for y, _, p in bios]
+    out["accuracy"] = sum(right) / n
+    by_gender = {}
+    for gender in ("male", "female"):
+        hits = [r for r, (_, g, _) in zip(right, bios, strict=True) if g == gender]
+        if hits:
+            by_gender[gender] = out[f"accuracy_{gender}"] = sum(hits) / len(hits)
+    if len(by_gender) == 2:
+        out["accuracy_gap"] = by_gender["male"] - by_gender["female"]
+
+    present = sorted(set(rows.occupations))
+    recalls, balanced = [], []
+    for occupation in present:
+        own = [p == occupation for y, _, p in bios if y == occupation]
+        others = [p != occupation for y, _, p in bios if y != occupation]
+        recalls.append(sum(own) / len(own))
+        if others:
+            balanced.append((sum(own) / len(own) + sum(others) / len(others)) / 2)
+    out["balanced_accuracy"] = mean(recalls)
+    if len(present) > 1:
+        out["balanced_accuracy_ovr"] = mean(balanced)
+
+    gaps, variances, fpr_gaps = [], [], []
+    for occupation in rows.labels:
+        cells = {
+            gender: [p == occupation for y, g, p in bios if y == occupation and g == gender]
+            for gender in ("male", "female")
+        }
+        if min(map(len, cells.values())) < min_cell:
+            continue
+        male, female = (sum(cell) / len(cell) for cell in cells.values())
+        out[f"tpr_gap/{occupation}"] = male - female
+        gaps.append(male - female)
+        together = cells["male"] + cells["female"]
+        pooled = sum(together) / len(together)
+        pooled = pooled * (1 - pooled) * len(together) / (len(together) - 1)
+        variances.append(
+            sum(
+                p * (1 - p) / (len(cell) - 1) if len(cell) > 1 else pooled
+                for p, cell in zip((male, female), cells.values(), strict=True)
+            )
+        )
+        negatives = {
+            gender: [p == occupation for y, g, p in bios if y != occupation and g == gender]
+            for gender in ("male", "female")
+        }
+        if all(negatives.values()):
+            male, female = (sum(cell) / len(cell) for cell in negatives.values())
+            fpr_gaps.append(male - female)
+    out["occupations_scored"] = len(gaps)
+    out["occupations_excluded"] = len(rows.labels) - len(gaps)
+    if gaps:
+        out["gap_rms"] = math.sqrt(mean([gap**2 for gap in gaps]))
+        out["gap_abs"] = mean([abs(gap) for gap in gaps])
+        square = mean([gap**2 - v for gap, v in zip(gaps, variances, strict=True)])
+        out["gap_rms_debiased"] = math.sqrt(max(0.0, square))
+    if fpr_gaps:
+        out["fpr_gap_rms"] = math.sqrt(mean([gap**2 for gap in fpr_gaps]))
+        out["fpr_gap_abs"] = mean([abs(gap) for gap in fpr_gaps])
+
+    swapped = rows.counterfactual_predictions
+    if rows.changed is not None:
+        out["swap_coverage"] = sum(rows.changed) / n
+    if swapped is not None:
+        same = [p == q for p, q in zip(rows.predictions, swapped, strict=True)]
+        out["prediction_consistency"] = sum(same) / n
+        if rows.changed is not None and any(rows.changed):
+            kept = [s for s, c in zip(same, rows.changed, strict=True) if c]
+            out["prediction_consistency_changed"] = sum(kept) / len(kept)
+    if rows.probabilities is not None and rows.counterfactual_probabilities is not None:
+        place = {label: k for k, label in enumerate(rows.labels)}
+        values: dict[str, list[float]] = {
+            name: [] for name in ("ctf", "ctf_true_class", "ctf_all_classes", "ctf_gap")
+        }
+        changed = []
+        for i, (y, _, p) in enumerate(bios):
+            if p not in place:
+                continue
+            pairs = list(
+                zip(rows.probabilities[i], rows.counterfactual_probabilities[i], strict=True)
+            )
+            variance = [mean([(x - mean(pair)) ** 2 for x in pair]) for pair in pairs]
+            values["ctf"].append(variance[place[p]])
+            values["ctf_true_class"].append(variance[place[y]])
+            values["ctf_all_classes"].append(math.fsum(variance))
+            values["ctf_gap"].append(abs(pairs[place[p]][0] - pairs[place[p]][1]))
+            if rows.changed is not None and rows.changed[i]:
+                changed.append(variance[place[p]])
+        if values["ctf"]:
+            out.update({name: mean(value) for name, value in values.items()})
+        if changed:
+            out["ctf_changed"] = mean(changed)
+    return out

@@ -9,6 +9,7 @@ from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.bios.invented import BENCHMARK_BIOS, SPLITS, invent_bios
 from biasbios_mlflow.bios.occupations import GENDERS, OCCUPATIONS
+from biasbios_mlflow.bios.sample import read_sample
 
 COLUMNS = ["hard_text", "profession", "gender"]
 FIRST_BIOS = [
@@ -145,7 +146,7 @@ def test_the_gender_leans_on_the_vocabulary_within_an_occupation():
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_samples_size_keeps_the_shares_of_women(split):
-    bios = invent_bios(split=split)
+    bios = read_sample(split)
     size, least = SPLITS[split]
     cells = bios.groupby(["profession", "gender"]).size().unstack()
     assert cells.min(axis=None) >= least

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import mlflow
 import pandas as pd
 import pytest
@@ -23,11 +25,56 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from biasbios_mlflow import load_bios
 
+# Machines that run the tests are slow at times; a slow example is no failure.
+hypothesis.settings.register_profile("biasbios", deadline=None)
+hypothesis.settings.load_profile("biasbios")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Warnings are errors, except those that MLflow's own code causes."""
     warnings.filterwarnings("ignore", module=r"mlflow\b")
+
+
+class Server:
+    """A real MLflow server over HTTP, with sqlite, that can be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"),
+                    *("--port", str(self.port), "--workers", "1"),
+                    *("--backend-store-uri", f"sqlite:///{self.folder / 'mlflow.db'}"),
+                    *("--artifacts-destination", str(self.folder / "artifacts")),
+                ],
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"the MLflow server ended with code {self._process.returncode}")
+            try:
+                with urllib.request.urlopen(f"{self.url}/health", timeout=2):
+                    return
+            except OSError:
+                time.sleep(0.2)
+        raise RuntimeError("the MLflow server did not answer within 120 s")
+
+    def stop(self) -> None:
+        """End it at once, with its workers."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(timeout=30)
 
 
 def _free_port() -> int:
@@ -36,44 +83,17 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"the MLflow server ended with code {process.returncode}")
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=2):
-                return
-        except OSError:
-            time.sleep(0.2)
-    raise RuntimeError("the MLflow server did not answer within 120 s")
-
-
 @pytest.fixture(scope="session")
 def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of an MLflow server with a sqlite store; it is the session's tracking server."""
-    folder = tmp_path_factory.mktemp("mlflow")
-    url = f"http://127.0.0.1:{(port := _free_port())}"
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"),
-                *("--port", str(port), "--workers", "1"),
-                *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
-                *("--artifacts-destination", str(folder / "artifacts")),
-            ],
-            cwd=folder,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
+    """URL of the session's MLflow server, which is also the tracking server of the tests."""
+    server = Server(tmp_path_factory.mktemp("mlflow"))
     try:
-        _wait_for(url, process)
-        os.environ["MLFLOW_TRACKING_URI"] = url  # for the programs that tests start
-        mlflow.set_tracking_uri(url)
-        yield url
+        server.start()
+        os.environ["MLFLOW_TRACKING_URI"] = server.url  # for the programs that tests start
+        mlflow.set_tracking_uri(server.url)
+        yield server.url
     finally:
-        process.terminate()
-        process.wait(timeout=30)
+        server.stop()
 
 
 @pytest.fixture

@@ -333,7 +333,7 @@ class _Registry:
             stored = mlflow.artifacts.load_dict(f"{folder}/summary.json")
             same = (
                 stored["model"]["uri"] == f"models:/{self.name}/{version}"
-                and stored["model"]["model_id"] == described.model_id
+                and described.source == f"models:/{stored['model']['model_id']}"
                 and stored["data"]["sha256"] == summary["data"]["sha256"]
                 and stored["versions"] == summary["versions"]
                 and _comparable(stored["config"]) == _comparable(summary["config"])

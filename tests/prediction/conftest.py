@@ -20,14 +20,14 @@ from biasbios_mlflow.pipeline import Evaluation, evaluate_bios
 from biasbios_mlflow.prediction.predictor import find_predictor
 
 
-def make_bios(frame: pd.DataFrame, **options: Any) -> Bios:
-    return check_bios(frame, find_columns(list(frame.columns), **options))
+def make_bios(frame: pd.DataFrame, label_names: Sequence[str] | None = None) -> Bios:
+    return check_bios(frame, find_columns(list(frame.columns)), label_names=label_names)
 
 
 def run(model: Any, bios: Bios | pd.DataFrame, **options: Any) -> Evaluation:
     """Evaluate a model without a run."""
     config = EvaluationConfig.parse({"n_replicates": 100, **options})
-    checked = bios if isinstance(bios, Bios) else make_bios(bios)
+    checked = bios if isinstance(bios, Bios) else make_bios(bios, config.label_names)
     return evaluate_bios(checked, find_predictor(model, config), config)
 
 

@@ -95,9 +95,9 @@ def from_masked(path: Path) -> Iterator[Pronoun]:
 
 def swapped(pronoun: Pronoun) -> str:
     """Return what the swap makes of one pronoun; "" if it leaves it alone."""
-    for edit in pronoun_edits(pronoun.text):
-        if edit.start == pronoun.start:
-            return edit.new.lower()
+    for start, _, new, _ in pronoun_edits(pronoun.text):
+        if start == pronoun.start:
+            return new.lower()
     return ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TypeAlias
 
 __all__ = ["FEMALE_TO_MALE", "MALE_TO_FEMALE", "Edit", "apply", "in_case_of", "outside_addresses"]
 
@@ -12,16 +12,10 @@ __all__ = ["FEMALE_TO_MALE", "MALE_TO_FEMALE", "Edit", "apply", "in_case_of", "o
 MALE_TO_FEMALE = 1
 FEMALE_TO_MALE = 2
 
+# Replace text[start:end] by a new text: start, end, new, direction. Millions are made: no class.
+Edit: TypeAlias = tuple[int, int, str, int]
+
 _ADDRESS = re.compile(r"(?:\b[a-zA-Z][a-zA-Z+.]{0,15}://|\bwww\.)\S+")
-
-
-class Edit(NamedTuple):
-    """Replace ``text[start:end]`` by ``new``."""
-
-    start: int
-    end: int
-    new: str
-    direction: int
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
@@ -29,7 +23,7 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 
     Examples
     --------
-    >>> apply("he sang", [Edit(0, 2, "she", MALE_TO_FEMALE)])
+    >>> apply("he sang", [(0, 2, "she", MALE_TO_FEMALE)])
     'she sang'
     """
     pieces = []
@@ -62,7 +56,7 @@ def outside_addresses(text: str, edits: list[Edit]) -> list[Edit]:
 
     Examples
     --------
-    >>> outside_addresses("https://host.example/+her+ page", [Edit(22, 25, "him", FEMALE_TO_MALE)])
+    >>> outside_addresses("https://host.example/+her+ page", [(22, 25, "him", FEMALE_TO_MALE)])
     []
     """
     if not edits or not ("://" in text or "www." in text):
@@ -71,8 +65,8 @@ def outside_addresses(text: str, edits: list[Edit]) -> list[Edit]:
     addresses = (match.span() for match in _ADDRESS.finditer(text))
     low, high = next(addresses, (len(text), len(text)))
     for edit in edits:
-        while high <= edit.start:
+        while high <= edit[0]:
             low, high = next(addresses, (len(text), len(text)))
-        if edit.end <= low:
+        if edit[1] <= low:
             kept.append(edit)
     return kept

@@ -10,9 +10,17 @@ from typing import NamedTuple
 
 from biasbios_mlflow.counterfactual.edits import FEMALE_TO_MALE, MALE_TO_FEMALE, Edit, in_case_of
 
-__all__ = ["split_words", "title_edits", "word_edits"]
+__all__ = [
+    "gendered_titles",
+    "gendered_words",
+    "split_words",
+    "title_edits",
+    "word_edits",
+    "words_of",
+]
 
-_WORD = re.compile(r"([^\W\d_]+)")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(rf"({_LETTERS.pattern})")
 _PREFIXES = frozenset(["co", "ex", "foster", "great", "half", "step", "vice"])
 _SENTENCE_END = re.compile(r"[.!?:;\n•\"“]")
 
@@ -52,6 +60,29 @@ def _words() -> dict[str, Entry]:
     return table
 
 
+def words_of(text: str) -> list[str]:
+    """List the words of a text, in no order: a quick look at what is worth a closer one.
+
+    Examples
+    --------
+    >>> words_of("Mr. Lee-Ito met me")
+    ['Mr.', 'Lee-Ito', 'met', 'me', 'Mr', 'Lee', 'Ito']
+    """
+    words = text.split()
+    mixed = [word for word in words if not word.isalpha()]
+    return words + _LETTERS.findall(" ".join(mixed))
+
+
+def gendered_words() -> frozenset[str]:
+    """Return every form that the lexicon holds."""
+    return frozenset(_words())
+
+
+def gendered_titles() -> frozenset[str]:
+    """Return every word that may be a gendered title."""
+    return _TITLE_WORDS
+
+
 def split_words(text: str) -> list[str]:
     """Split a text into what lies between its words (even places) and the words (odd places).
 
@@ -69,12 +100,10 @@ def word_edits(pieces: list[str]) -> list[Edit]:
     Examples
     --------
     >>> pieces = split_words("The actress met two women; Mother Jones met a lady bug.")
-    >>> [edit.new for edit in word_edits(pieces)]
+    >>> [new for _, _, new, _ in word_edits(pieces)]
     ['actor', 'men']
     """
     table = _words()
-    if table.keys().isdisjoint(pieces):
-        return []
     edits = []
     ends = list(accumulate(map(len, pieces)))
     for index in range(1, len(pieces), 2):
@@ -82,7 +111,7 @@ def word_edits(pieces: list[str]) -> list[Edit]:
         entry = table.get(word)
         if entry is not None and _is_meant(pieces, index, entry):
             new = in_case_of(word, entry.new)
-            edits.append(Edit(ends[index - 1], ends[index], new, entry.direction))
+            edits.append((ends[index - 1], ends[index], new, entry.direction))
     return edits
 
 
@@ -180,7 +209,7 @@ def title_edits(text: str, pieces: list[str]) -> list[Edit]:
     Examples
     --------
     >>> text = "Mr. and Mrs. Oyelaran thanked Dr. Lind and Miss Aro."
-    >>> [edit.new for edit in title_edits(text, split_words(text))]
+    >>> [new for _, _, new, _ in title_edits(text, split_words(text))]
     ['Mrs', 'Mr', 'Mr.']
     """
     if _TITLE_WORDS.isdisjoint(pieces):
@@ -190,5 +219,5 @@ def title_edits(text: str, pieces: list[str]) -> list[Edit]:
         kind = match.lastgroup or ""
         word = match.group()
         new, direction = _ABROAD[word.lower()] if kind == "abroad" else _TITLES[kind]
-        edits.append(Edit(*match.span(), in_case_of(word, new), direction))
+        edits.append((*match.span(), in_case_of(word, new), direction))
     return edits

@@ -14,7 +14,7 @@ from itertools import accumulate
 from biasbios_mlflow.counterfactual.edits import FEMALE_TO_MALE, MALE_TO_FEMALE, Edit, in_case_of
 from biasbios_mlflow.errors import missing_extra
 
-__all__ = ["name_edits"]
+__all__ = ["gendered_names", "name_edits"]
 
 _PROVIDER = "faker.providers.person.en_US"
 _TITLES_TEXT = """
@@ -75,6 +75,11 @@ def _pairs() -> dict[str, tuple[str, int]]:
     return pairs | {name.upper(): pair for name, pair in pairs.items()}
 
 
+def gendered_names() -> frozenset[str]:
+    """Return the first names that have a counterpart."""
+    return frozenset(_pairs())
+
+
 def name_edits(pieces: list[str]) -> list[Edit]:
     """Find the gendered first names of a text (see ``split_words``) and their counterparts.
 
@@ -86,12 +91,10 @@ def name_edits(pieces: list[str]) -> list[Edit]:
     Examples
     --------
     >>> from biasbios_mlflow.counterfactual.lexicon import split_words
-    >>> [edit.new for edit in name_edits(split_words("Michael James met Dr. James in Boston."))]
+    >>> [new for _, _, new, _ in name_edits(split_words("Michael James met Dr. James in Boston."))]
     ['Jennifer']
     """
     pairs = _pairs()
-    if pairs.keys().isdisjoint(pieces):
-        return []
     runs = _capitalised_runs(pieces)
     surnames = {
         pieces[run[-1]] for run in runs if len(run) > 1 and pieces[run[0]] not in _TITLES
@@ -106,7 +109,7 @@ def name_edits(pieces: list[str]) -> list[Edit]:
             if name in pairs and _is_first_name(pieces, index, run, surnames):
                 new, direction = pairs[name]
                 edits.append(
-                    Edit(ends[index - 1], ends[index], in_case_of(name, new.lower()), direction)
+                    (ends[index - 1], ends[index], in_case_of(name, new.lower()), direction)
                 )
     return edits
 

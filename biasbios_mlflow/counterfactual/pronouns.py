@@ -18,7 +18,8 @@ __all__ = ["pronoun_edits"]
 # memory speed; what must not stand before the word is looked up behind that first letter.
 _HYPHEN = "[-\u2010\u2011\u00ad]"
 _NOT_BEFORE = (
-    r"(?:(?<![\w@#$=\\/\u0300-\u036f].)|(?<=[Tt]he[ym]/.))"  # a word, handle, path; they/she
+    r"(?<!\w.)(?=[eEhHiI])"  # most candidates end here
+    r"(?:(?<![@#$=\\/\u0300-\u036f].)|(?<=[Tt]he[ym]/.))"  # a handle, a path; but they/she
     rf"(?<![\w.)\]’']{_HYPHEN}.)"  # a hyphenated word
     r"(?<!\([sS]\).)"  # (s)he
     r"(?:(?<!\w\..)|(?<=[a-z0-9)]\.[HS])(?=[a-z]+\s))"  # a host or file; but "since 2010.She has"
@@ -54,7 +55,7 @@ def pronoun_edits(text: str) -> list[Edit]:
 
     Examples
     --------
-    >>> [edit.new for edit in pronoun_edits("She said her work made him proud.")]
+    >>> [new for _, _, new, _ in pronoun_edits("She said her work made him proud.")]
     ['he', 'his', 'her']
     """
     edits = []
@@ -63,19 +64,19 @@ def pronoun_edits(text: str) -> list[Edit]:
         start, end = match.span()
         fixed = _FIXED.get(word)
         if fixed is not None:
-            edits.append(Edit(start, end, *fixed))
+            edits.append((start, end, *fixed))
             continue
-        lower = word.lower()
         before = text[max(0, start - BEFORE_WIDTH) : start]
         after = text[end : end + AFTER_WIDTH]
         if word.isupper() and _UPPER_WORD.match(after):  # all in capitals: they tell nothing
             before, after = before.lower(), after.lower()
+        lower = word.lower()
         if lower == "her":
             new = "him" if her_is_object(before, after) else "his"
-            edits.append(Edit(start, end, in_case_of(word, new), FEMALE_TO_MALE))
+            edits.append((start, end, in_case_of(word, new), FEMALE_TO_MALE))
         elif lower == "his":
             new = "hers" if his_is_independent(before, after) else "her"
-            edits.append(Edit(start, end, in_case_of(word, new), MALE_TO_FEMALE))
+            edits.append((start, end, in_case_of(word, new), MALE_TO_FEMALE))
         else:
             edits.extend(_slashed(word, start))
     return edits
@@ -99,6 +100,6 @@ def _slashed(run: str, start: int) -> list[Edit]:
             independent = "hers" in (previous, following) or previous == "him"
             new = in_case_of(word, "hers" if independent else "her")
             direction = MALE_TO_FEMALE
-        edits.append(Edit(start, start + len(word), new, direction))
+        edits.append((start, start + len(word), new, direction))
         start += len(word) + 1
     return edits

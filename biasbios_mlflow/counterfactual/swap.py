@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from biasbios_mlflow.counterfactual.edits import Edit, apply, outside_addresses
-from biasbios_mlflow.counterfactual.lexicon import split_words, title_edits, word_edits
-from biasbios_mlflow.counterfactual.names import name_edits
+from biasbios_mlflow.counterfactual.lexicon import (
+    gendered_titles,
+    gendered_words,
+    split_words,
+    title_edits,
+    word_edits,
+    words_of,
+)
+from biasbios_mlflow.counterfactual.names import gendered_names, name_edits
 from biasbios_mlflow.counterfactual.pronouns import pronoun_edits
 from biasbios_mlflow.errors import invalid, nearest
 
@@ -108,7 +116,7 @@ def swap_with_directions(
         edits = _edits(text, scope)
         direction = 0
         for edit in edits:
-            direction |= edit.direction
+            direction |= edit[3]
         directions[row] = direction
         swapped.append(apply(text, edits) if edits else text)
     return swapped, directions
@@ -128,12 +136,12 @@ def changed_words(text: str, scope: str = "pronouns") -> list[tuple[str, str]]:
     [('She', 'He'), ('her', 'his'), ('him', 'her')]
     """
     edits = _edits(_check_texts([text])[0], _check_scope(scope))
-    return [(text[edit.start : edit.end], edit.new) for edit in edits]
+    return [(text[start:end], new) for start, end, new, _ in edits]
 
 
 def _edits(text: str, scope: str) -> list[Edit]:
     edits = pronoun_edits(text)
-    if scope != "pronouns":
+    if scope != "pronouns" and not _gendered(scope).isdisjoint(words_of(text)):
         pieces = split_words(text)
         further = title_edits(text, pieces)
         if scope != "titles":
@@ -145,11 +153,22 @@ def _edits(text: str, scope: str) -> list[Edit]:
     return outside_addresses(text, edits)
 
 
+@cache
+def _gendered(scope: str) -> frozenset[str]:
+    """Return every word at which a scope beyond the pronouns looks more closely."""
+    words = gendered_titles()
+    if scope != "titles":
+        words |= gendered_words()
+    if scope == "names":
+        words |= gendered_names()
+    return words
+
+
 def _in_order(edits: list[Edit]) -> list[Edit]:
     """Sort the edits; of two that meet, the one that begins first stays."""
     kept: list[Edit] = []
     for edit in sorted(edits):
-        if not kept or edit.start >= kept[-1].end:
+        if not kept or edit[0] >= kept[-1][1]:
             kept.append(edit)
     return kept
 

@@ -102,7 +102,9 @@ class JointCounts:
         hit = (a.predictions == a.occupations) & (b.predictions == a.occupations)
         mistake = (a.predictions == b.predictions) & (a.predictions != a.occupations)
         mistake &= (a.predictions >= 0) & (a.predictions < n_labels)
-        changed = np.zeros(len(a), dtype=np.bool_) if a.changed is None else a.changed
+        changed = np.zeros(len(a), dtype=np.bool_)
+        if a.changed is not None and b.changed is not None:
+            changed = a.changed
         same = np.zeros(len(a), dtype=np.bool_)
         if a.counterfactual_predictions is not None and b.counterfactual_predictions is not None:
             same = (a.counterfactual_predictions == a.predictions) & (
@@ -432,10 +434,15 @@ def _check_same_bios(a: Outcomes, b: Outcomes) -> None:
             expected=f"the {len(a)} bios of a",
             fix="evaluate both models on the same data",
         )
-    columns = {"genders": (a.genders, b.genders), "occupations": (a.occupations, b.occupations)}
-    if a.ids is not None and b.ids is not None:
-        columns["ids"] = (a.ids, b.ids)
+    columns: dict[str, tuple[Any, Any]] = {
+        "genders": (a.genders, b.genders),
+        "occupations": (a.occupations, b.occupations),
+        "ids": (a.ids, b.ids),
+        "changed": (a.changed, b.changed),
+    }
     for name, (first, second) in columns.items():
+        if first is None or second is None:
+            continue
         differ = np.asarray(first != second)
         if differ.any():
             raise invalid(

@@ -275,6 +275,7 @@ class _Populations:
 
         def above(rates: FloatArray) -> BoolArray:
             mean, variance, third = test(rates)[1]
+            variance = np.maximum(variance, 1e-300)
             z = (observed - mean) / np.sqrt(variance)
             return np.asarray(_shifted_gamma_cdf(z, third / variance**1.5) > target)
 
@@ -312,35 +313,22 @@ def _shrunken_sizes(gap: FloatArray, variance: FloatArray) -> FloatArray:
 def _mean_square_moments(rates: FloatArray, bios: FloatArray) -> Moments:
     """Mean, exact variance and approximate third central moment of Σ (d² − v) for binomial cells.
 
-    d² − v is the sum over the genders of X(X − 1)/(n(n − 1)), less twice the product of the rates;
-    the variance follows from the factorial moments of X. The third moment is that of normal noise
-    around the gap plus the leading term of the binomials' own skewness.
+    Hoeffding's decomposition of d² − v, with e the error of each rate and δ the true gap, is
+    δ² + 2δ(e_male − e_female) + B_male + B_female − 2 e_male e_female; its parts are uncorrelated,
+    and B has variance 2(p(1 − p))² / (n(n − 1)). The third moment is that of normal noise around
+    the gap plus the leading term of the binomials' own skewness.
     """
-    p, n = rates, np.maximum(bios, 2.0)
-    n2 = n * (n - 1)
-    n3 = n2 * (n - 2)
-    rate_variance = p * (1 - p) / n
-    square_variance = (n3 * (n - 3) * p**4 + 4 * n3 * p**3 + 2 * n2 * p**2) / n2**2 - p**4
-    covariance = (n3 * p**3 + 2 * n2 * p**2) / (n2 * n) - p**3
-    male, female = p[..., 0, :], p[..., 1, :]
-    variances = rate_variance[..., 0, :], rate_variance[..., 1, :]
-    product = (
-        variances[0] * variances[1]
-        + variances[0] * np.square(female)
-        + variances[1] * np.square(male)
-    )
+    each = rates * (1 - rates)
+    noise = each / bios
+    square = 2 * np.square(each) / np.maximum(bios * (bios - 1), 2.0)
+    gap = rates[..., 0, :] - rates[..., 1, :]
+    both = noise.sum(axis=-2)
     variance = (
-        square_variance.sum(axis=-2)
-        + 4 * product
-        - 4 * (covariance[..., 0, :] * female + covariance[..., 1, :] * male)
+        4 * np.square(gap) * both + square.sum(axis=-2) + 4 * noise[..., 0, :] * noise[..., 1, :]
     )
-    gap = male - female
-    noise = rate_variance.sum(axis=-2)
-    skew = rate_variance * (1 - 2 * p) / n
+    skew = noise * (1 - 2 * rates) / bios
     third = (
-        8 * noise**3
-        + 24 * np.square(noise * gap)
-        + 8 * gap**3 * (skew[..., 0, :] - skew[..., 1, :])
+        8 * both**3 + 24 * np.square(both * gap) + 8 * gap**3 * (skew[..., 0, :] - skew[..., 1, :])
     )
     return np.square(gap).sum(axis=-1), variance.sum(axis=-1), third.sum(axis=-1)
 

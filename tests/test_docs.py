@@ -29,8 +29,10 @@ def blocks(page: Path, language: str) -> list[str]:
 def folder(
     registered: Registered, bios: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Where an example runs: with the file bios.csv, and models:/occupations@candidate."""
+    """Where an example runs: bios.csv, gate.yaml (docs/gate.md), models:/occupations@candidate."""
     bios.to_csv(tmp_path / "bios.csv", index=False)
+    policy = blocks(ROOT / "docs" / "gate.md", "yaml")[0]
+    (tmp_path / "gate.yaml").write_text(policy, "utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

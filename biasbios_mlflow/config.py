@@ -39,6 +39,7 @@ _AFTER_PREDICTION = {
     "metric_prefix",
     "min_cell",
     "model_uri",
+    "n_jobs",
     "n_replicates",
     "resume_dir",
     "seed",
@@ -122,6 +123,9 @@ the options of biasbios. Fix: did you mean 'min_cell'?
     )
     token_budget: int | None = pydantic.Field(
         None, ge=1, description="tokens in a batch, padding counted; by default by the device"
+    )
+    n_jobs: int = pydantic.Field(
+        1, description="processes that call a scikit-learn model; -1 for all cores"
     )
     window_size: int = pydantic.Field(
         2048, ge=1, description="bios that go through swap, prediction and counting at a time"

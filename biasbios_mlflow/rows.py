@@ -83,7 +83,11 @@ class RowsWriter:
         if self._writer is None:
             about = json.dumps({"labels": list(outcomes.labels)}).encode()
             schema = table.schema.with_metadata({_METADATA: about})
-            self._writer = pq.ParquetWriter(self.path, schema, compression="zstd")
+            # Dictionaries of numbers that hardly repeat cost time and space.
+            strings = [column.name for column in schema if column.type == pa.string()]
+            self._writer = pq.ParquetWriter(
+                self.path, schema, compression="zstd", use_dictionary=strings
+            )
         self._writer.write_table(table.replace_schema_metadata(self._writer.schema.metadata))
 
     def close(self) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Bios
+from biasbios_mlflow.bios.occupations import as_objects
 from biasbios_mlflow.errors import invalid
 
 __all__ = ["ModelInputs"]
@@ -83,17 +83,13 @@ class ModelInputs:
         """Names of the columns of the data."""
         return [str(name) for name in self.bios.inputs.columns]
 
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """All columns of the data, the text column holding ``texts``."""
-        frame = self.bios.inputs.iloc[self.source].reset_index(drop=True)
-        return frame.assign(**{self.text_column: self.texts})
+    def insensitive(self) -> pd.DataFrame:
+        """Return all columns but the sensitive ones, for a model that does not say what it wants.
 
-    @property
-    def insensitive(self) -> list[str]:
-        """Columns for a model that does not say what it wants: no gender, no occupation."""
+        No gender, no occupation.
+        """
         hidden = self.bios.columns.sensitive()
-        return [name for name in self.available if name not in hidden]
+        return self._frame({name: name for name in self.available if name not in hidden})
 
     def columns(self, names: Sequence[str]) -> pd.DataFrame:
         """Return exactly the columns a model asks for.
@@ -109,9 +105,10 @@ class ModelInputs:
         """
         absent = [name for name in names if name not in self.available]
         if self.text_column in names and not absent:
-            return self.frame[list(names)]
+            return self._frame({name: name for name in names})
         if self.text_column not in names and len(absent) == 1:
-            return self.frame.rename(columns={self.text_column: absent[0]})[list(names)]
+            (unknown,) = absent
+            return self._frame({n: self.text_column if n == unknown else n for n in names})
         if absent:
             raise invalid(
                 "data",
@@ -124,4 +121,17 @@ class ModelInputs:
             found=f"{self.text_column!r}, which the model does not ask for",
             expected=f"one of the columns it asks for: {list(names)}",
             fix="set text_column to the one that holds the bio",
+        )
+
+    def _frame(self, columns: Mapping[str, str]) -> pd.DataFrame:
+        """Return the named columns, each from a column of the data, ``texts`` in the bio's."""
+        frame = self.bios.inputs
+        return pd.DataFrame(
+            {
+                # As objects: a model would take strings out of pandas' own string type one by one.
+                name: as_objects(self.texts)
+                if column == self.text_column
+                else frame[column].take(self.source).array
+                for name, column in columns.items()
+            }
         )

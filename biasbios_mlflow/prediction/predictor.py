@@ -127,7 +127,7 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
     features = find_features(config)
     found: Predictor | None = None
     if config.prediction == "auto":
-        found = SklearnPredictor.of(model)
+        found = SklearnPredictor.of(model, n_jobs=config.n_jobs)
         if found is None and features is None:
             found = TransformersPredictor.of(model, config)
     if found is None:

@@ -26,7 +26,7 @@ _GROWTH = 4
 
 
 def _as_frame(inputs: ModelInputs) -> object:
-    return inputs.frame[inputs.insensitive]
+    return inputs.insensitive()
 
 
 def _as_text_frame(inputs: ModelInputs) -> object:

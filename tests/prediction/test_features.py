@@ -207,5 +207,5 @@ def test_columns_that_do_not_fit(loaded: Any, bios: pd.DataFrame) -> None:
 def test_encoder_that_cannot_be_loaded(loaded: Any, bios: pd.DataFrame, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(MlflowException, match="encoder: found '.*empty'"):
+    with pytest.raises(MlflowException, match=r"encoder: found '.*empty'"):
         run(loaded, bios, encoder=str(tmp_path / "empty"))

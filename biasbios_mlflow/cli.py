@@ -22,6 +22,18 @@ from biasbios_mlflow.config import EvaluationConfig
 if TYPE_CHECKING:
     from mlflow.models import EvaluationResult
 
+_DEMO_POLICY = {
+    "rules": [
+        {"metric": "balanced_accuracy", "min": 0.7, "no_worse_than_champion": {"margin": 0.02}},
+        {"metric": "ctf", "no_worse_than_champion": {"margin": 0.0}},
+        {"metric": "prediction_consistency", "no_worse_than_champion": {"margin": 0.0}},
+        {"metric": "gap_rms", "no_worse_than_champion": {"margin": 0.02}},
+    ],
+    "champion": "champion",
+    "promote": "champion",
+    "first_champion": "allow",
+}
+
 __all__ = ["main"]
 
 
@@ -292,14 +304,16 @@ def swap(texts: tuple[str, ...], scope: str, as_json: bool) -> None:
 @click.option("--seed", default=0, show_default=True, help="Seed of the classifiers.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 def demo(register: str, seed: int, as_json: bool) -> None:
-    """Train two models on the embedded sample, register both, evaluate both, compare.
+    """Train two models on the embedded sample, register, evaluate and gate both.
+
+    The plain model becomes the first champion; the counterfactually augmented one must be no worse.
 
     Example: biasbios demo
     """
     import mlflow
 
-    from biasbios_mlflow.api import evaluate as evaluate_model
     from biasbios_mlflow.bios.readers import load_bios
+    from biasbios_mlflow.gating import flow, promotion, reports
     from biasbios_mlflow.report.text import headline_table
     from biasbios_mlflow.training import METHODS
     from biasbios_mlflow.training import train as train_model
@@ -309,27 +323,19 @@ def demo(register: str, seed: int, as_json: bool) -> None:
         test = load_bios("sample", split="test")
         for method in METHODS:
             trained = train_model("sample", method=method, seed=seed, register=register)
-            with mlflow.start_run(run_name=f"evaluate {method}", nested=True):
-                results[method] = (trained, evaluate_model(trained.model_uri, test))
-    summaries = {method: _summary(result) for method, (_, result) in results.items()}
+            if not results:
+                promotion.remove_alias(mlflow.MlflowClient(), register, "champion")
+            results[method] = flow.gate(trained.model_uri, test, _DEMO_POLICY)
     if as_json:
-        _print_json(
-            {
-                method: {
-                    "model_uri": trained.model_uri,
-                    "model_version": trained.model_version,
-                    "run_id": result.run_id,
-                    "metrics": dict(result.metrics),
-                    "reasons": summaries[method]["scores"]["reasons"],
-                }
-                for method, (trained, result) in results.items()
-            }
-        )
+        _print_json({method: result.to_dict() for method, result in results.items()})
         return
     click.echo("The embedded sample: invented bios, figures for this sample only.\n")
-    click.echo(headline_table(summaries))
-    for method, (trained, _) in results.items():
-        click.echo(f"{method:<9} {trained.model_uri}")
+    click.echo(
+        headline_table({method: _summary(result.evaluation) for method, result in results.items()})
+    )
+    for method, result in results.items():
+        click.echo(f"{method:<9} {result.model_uri}")
+    click.echo(f"\n{reports.table(result)}")
     click.echo(f"\n{_where_to_look(parent.info.run_id)}")
 
 

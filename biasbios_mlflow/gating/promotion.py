@@ -18,7 +18,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 
-__all__ = ["AliasMovedError", "alias_target", "move_alias", "turn"]
+__all__ = ["AliasMovedError", "alias_target", "move_alias", "remove_alias", "turn"]
 
 _TURN_TAG = "biasbios.gate.turn"
 _POLL_SECONDS = 0.2
@@ -65,6 +65,12 @@ def move_alias(
     found = alias_target(client, name, alias)
     if found != version:
         raise AliasMovedError(alias, version, found)
+
+
+def remove_alias(client: MlflowClient, name: str, alias: str) -> None:
+    """Take an alias off a registered model, where it has one."""
+    if alias_target(client, name, alias) is not None:
+        client.delete_registered_model_alias(name, alias)
 
 
 @dataclass(frozen=True)

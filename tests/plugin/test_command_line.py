@@ -29,7 +29,7 @@ def biasbios(*arguments: str, text: str | None = None) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("command", ["evaluate", "train", "swap", "demo"])
+@pytest.mark.parametrize("command", ["evaluate", "gate", "train", "swap", "demo"])
 def test_help_shows_an_example(command: str) -> None:
     done = biasbios(command, "--help")
     assert done.returncode == 0
@@ -130,5 +130,6 @@ def test_demo_json(mlflow_server: str) -> None:
     assert augmented["biasbios/ctf"] < plain["biasbios/ctf"]
     for number, method in enumerate(printed, start=1):
         version = mlflow.MlflowClient().get_model_version("demo-json", str(number))
-        assert printed[method]["model_version"] == version.version
+        assert printed[method]["model_version"] == str(version.version)
+        assert printed[method]["verdict"] == version.tags["biasbios.gate"] == "passed"
         assert mlflow.get_run(printed[method]["run_id"]).info.status == "FINISHED"

@@ -2,7 +2,7 @@
 
 "her" stands for "him" (object) or "his" (possessive), "his" for "her" (before its noun) or "hers"
 (alone). A few rules hold whatever the words mean; everything else is a linear model over the two
-words before and the three after. Its weights were learned offline by ``benchmarks/train_swap.py``
+words before and the two after. Its weights were learned offline by ``benchmarks/train_swap.py``
 and are whole numbers, so a decision is the same on every machine.
 """
 
@@ -31,7 +31,8 @@ __all__ = [
 BEFORE_WIDTH, AFTER_WIDTH = 40, 64
 _ONE = r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+(?:[.,]\d+)*|[^\w\s]|_"
 _TOKEN = re.compile(_ONE)
-_NEXT = re.compile(rf"(?:[^\S\n]*\n?[^\S\n]*({_ONE}))?" * 3)  # none beyond an empty line
+_NEXT = re.compile(rf"(?:[^\S\n]*\n?[^\S\n]*({_ONE}))?" * 2)  # none beyond an empty line
+_PLAIN = re.compile(r" ([a-z]+)(?![\w'’-])")
 _SEPARATORS = frozenset(",/|")
 _BREAKS = frozenset(",-–—")
 _AS_FEMININE = {
@@ -60,6 +61,16 @@ _AUXILIARIES = frozenset(
     )
     for no in ("", "n't")
 )
+# Never between a possessive and its noun.
+_NO_ATTRIBUTES_TEXT = """
+afraid alive alone anywhere ashamed asleep awake aware elsewhere everywhere forever instead nowhere
+sometimes somewhere today together tomorrow tonight yesterday
+"""
+_NO_ATTRIBUTES = frozenset(_NO_ATTRIBUTES_TEXT.split())
+# Between them or behind an object, by what comes next.
+_ADVERBS = frozenset(("anytime", "daily", "directly", "often", "online", "personally", "weekly"))
+_AFTER_ADVERBS_TEXT = "and as at by for from here in on or through to via with"
+_AFTER_ADVERBS = frozenset(["", ",", *_STOPS, *_AFTER_ADVERBS_TEXT.split()])
 _FUNCTION_WORDS_TEXT = """
 a an the this that these those and or but nor because if when while where who whom which whose
 as at about after against among around before behind below beneath beside besides between beyond
@@ -73,14 +84,14 @@ most very much many few several same such one two three four five six seven eigh
 """
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
 
-Neighbours = tuple[str, str, str, str, str]
+Neighbours = tuple[str, str, str, str]
 
 
 class Model(NamedTuple):
     """The learned tables: word classes, and for either question words that settle it and weights.
 
-    A word right behind the pronoun settles the question when it did so in all but a few of a
-    thousand contexts; the weight of the feature "" is the bias.
+    A plain word right behind the pronoun settles the question when it did so in all but a few of
+    a thousand contexts, whatever else there was; the weight of the feature "" is the bias.
     """
 
     classes: dict[str, int]
@@ -98,6 +109,10 @@ def her_is_object(before: str, after: str) -> bool:
     >>> her_is_object("They let ", " know."), her_is_object("They let ", " sister know.")
     (True, False)
     """
+    word = _PLAIN.match(after)
+    settled = _model().her_settled.get(word.group(1)) if word else None
+    if settled is not None:
+        return settled == 1
     return _her_is_object(neighbours(before, after))
 
 
@@ -109,59 +124,59 @@ def his_is_independent(before: str, after: str) -> bool:
     >>> his_is_independent("A friend of ", " called."), his_is_independent("Of ", " wife, a poet.")
     (True, False)
     """
+    word = _PLAIN.match(after)
+    settled = _model().his_settled.get(word.group(1)) if word else None
+    if settled is not None:
+        return settled == 1
     return _his_is_independent(neighbours(before, after))
 
 
 def neighbours(before: str, after: str) -> Neighbours:
-    """Return the two tokens before and the three after; "" where the paragraph ends.
+    """Return the two tokens before and the two after; "" where the paragraph ends.
 
     Examples
     --------
     >>> neighbours("Students call ", ' "the general".')
-    ('Students', 'call', '"', 'the', 'general')
+    ('Students', 'call', '"', 'the')
     """
     following = _NEXT.match(after, 0, AFTER_WIDTH)
     words = before.rsplit(None, 2)[-2:]
     if len(words) < 2 or not (words[0].isalpha() and words[1].isalpha()) or "\n\n" in before:
         near = before[max(len(before) - BEFORE_WIDTH, before.rfind("\n\n"), 0) :]
         words = ["", "", *_TOKEN.findall(near)][-2:]
-    first, second, third = following.groups("") if following else ("", "", "")
-    return words[0], words[1], first, second, third
+    first, second = following.groups("") if following else ("", "")
+    return words[0], words[1], first, second
 
 
 @lru_cache(1 << 16)
 def _her_is_object(tokens: Neighbours) -> bool:
-    earlier, previous, following, second, _ = map(str.lower, tokens)
+    earlier, previous, following, second = map(str.lower, tokens)
     if not following or following in _STOPS:
         return True
     if previous in _SEPARATORS and earlier in ("she", "he", "they") and following in "/,|]":
         return True  # she, her, hers
     if previous == "or" and earlier in ("him", "his"):
         return earlier == "him"
+    if following in _NO_ATTRIBUTES or (following in _ADVERBS and second in _AFTER_ADVERBS):
+        return True
     if following in ("or", "/") and second in ("him", "his", "them", "their"):
         return second in ("him", "them")
     model = _model()
-    settled = model.her_settled.get(following)
-    if settled is not None:
-        return settled == 1
     return _score(model.her, tokens, model.classes) > 0
 
 
 @lru_cache(1 << 16)
 def _his_is_independent(tokens: Neighbours) -> bool:
-    earlier, previous, following, second, _ = map(str.lower, tokens)
+    earlier, previous, following, second = map(str.lower, tokens)
     if not following or following in _STOPS or following.replace("’", "'") in _AUXILIARIES:
         return True
-    if previous in _SEPARATORS and earlier == "him":
+    if earlier == "him" and (previous in ("/", "|") or (previous == following == ",")):
         return True  # he, him, his
     if following in ("or", "and", "/") and second in ("her", "their", "hers", "theirs"):
         return second in ("hers", "theirs")
     if following in _BREAKS and second not in ("and", "or", "her", "their", "my"):
         return True
     model = _model()
-    settled = model.his_settled.get(following)
-    if settled is not None:
-        return settled == 1
     return _score(model.his, as_feminine(tokens), model.classes) > 0
 
 
@@ -176,12 +191,12 @@ def as_feminine(tokens: Neighbours) -> Neighbours:
 
     Examples
     --------
-    >>> as_feminine(("He", "knew", "where", "she", "was"))
-    ('She', 'knew', 'where', 'he', 'was')
+    >>> as_feminine(("He", "knew", "where", "she"))
+    ('She', 'knew', 'where', 'he')
     """
-    q, p, t, u, v = tokens
+    q, p, t, u = tokens
     get = _AS_FEMININE.get
-    return get(q, q), get(p, p), get(t, t), get(u, u), get(v, v)
+    return get(q, q), get(p, p), get(t, t), get(u, u)
 
 
 def _score(weights: dict[str, int], tokens: Neighbours, classes: dict[str, int]) -> int:
@@ -194,7 +209,7 @@ def features(tokens: Neighbours, classes: dict[str, int]) -> list[str]:
 
     Parameters
     ----------
-    tokens : tuple of five str
+    tokens : tuple of four str
         From :func:`neighbours`.
     classes : dict of str to int
         Word to word class; other words go by their ending.
@@ -205,25 +220,20 @@ def features(tokens: Neighbours, classes: dict[str, int]) -> list[str]:
         Always of the same length, one name for each template.
     """
     word_p, word_1 = _normal(tokens[1]), _normal(tokens[2])
-    q, p, t, u, v = [_kind(token, classes) for token in tokens]
+    q, p, t, u = [_kind(token, classes) for token in tokens]
     return [
         f"a{word_1}",
-        f"b{u}|{v}",
-        f"c{word_p}",
-        f"d{q}",
-        f"e{word_1}|{u}",
-        f"f{t}",
-        f"g{word_1[-3:]}",
-        f"h{t}|{u}",
-        f"i{word_p}|{word_1}",
-        f"j{word_p}|{t}",
-        f"k{word_p}|{u}",
-        f"l{p}|{word_1}",
-        f"m{p}|{t}|{u}",
-        f"n{p}|{t}",
-        f"o{word_p}|{t}|{u}",
-        f"p{q}|{word_p}",
-        f"q{t}|{u}|{v}",
+        f"b{word_p}",
+        f"c{word_1}|{u}",
+        f"d{t}",
+        f"e{t}|{u}",
+        f"f{word_p}|{word_1}",
+        f"g{word_p}|{t}",
+        f"h{word_p}|{u}",
+        f"i{p}|{word_1}",
+        f"j{p}|{t}|{u}",
+        f"k{word_p}|{t}|{u}",
+        f"l{q}|{word_p}",
     ]
 
 

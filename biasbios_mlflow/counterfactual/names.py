@@ -12,6 +12,7 @@ from functools import cache
 from itertools import accumulate
 
 from biasbios_mlflow.counterfactual.edits import FEMALE_TO_MALE, MALE_TO_FEMALE, Edit, in_case_of
+from biasbios_mlflow.counterfactual.lexicon import Forms
 from biasbios_mlflow.errors import missing_extra
 
 __all__ = ["gendered_names", "name_edits"]
@@ -75,9 +76,9 @@ def _pairs() -> dict[str, tuple[str, int]]:
     return pairs | {name.upper(): pair for name, pair in pairs.items()}
 
 
-def gendered_names() -> frozenset[str]:
+def gendered_names() -> Forms:
     """Return the first names that have a counterpart."""
-    return frozenset(_pairs())
+    return Forms(_pairs())
 
 
 def name_edits(pieces: list[str]) -> list[Edit]:

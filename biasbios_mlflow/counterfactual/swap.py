@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from biasbios_mlflow.counterfactual.edits import Edit, apply, outside_addresses
 from biasbios_mlflow.counterfactual.lexicon import (
+    Forms,
     gendered_titles,
     gendered_words,
     split_words,
     title_edits,
     word_edits,
-    words_of,
 )
 from biasbios_mlflow.counterfactual.names import gendered_names, name_edits
 from biasbios_mlflow.counterfactual.pronouns import pronoun_edits
@@ -141,27 +141,24 @@ def changed_words(text: str, scope: str = "pronouns") -> list[tuple[str, str]]:
 
 def _edits(text: str, scope: str) -> list[Edit]:
     edits = pronoun_edits(text)
-    if scope != "pronouns" and not _gendered(scope).isdisjoint(words_of(text)):
-        pieces = split_words(text)
-        further = title_edits(text, pieces)
+    if scope != "pronouns" and (found := _gendered(scope).among(text)):
+        further = title_edits(text)
         if scope != "titles":
-            further += word_edits(pieces)
+            further += word_edits(text, found)
         if scope == "names":
-            further += name_edits(pieces)
-        if further:
-            edits = _in_order(edits + further)
+            further += name_edits(split_words(text))
+        edits = _in_order(edits + further)
     return outside_addresses(text, edits)
 
 
 @cache
-def _gendered(scope: str) -> frozenset[str]:
+def _gendered(scope: str) -> Forms:
     """Return every word at which a scope beyond the pronouns looks more closely."""
-    words = gendered_titles()
-    if scope != "titles":
-        words |= gendered_words()
-    if scope == "names":
-        words |= gendered_names()
-    return words
+    if scope == "titles":
+        return gendered_titles()
+    if scope == "words":
+        return gendered_titles() | gendered_words()
+    return _gendered("words") | gendered_names()
 
 
 def _in_order(edits: list[Edit]) -> list[Edit]:

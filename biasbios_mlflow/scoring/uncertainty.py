@@ -275,7 +275,7 @@ class _Populations:
 
         def above(rates: FloatArray) -> BoolArray:
             mean, variance, third = test(rates)[1]
-            variance = np.maximum(variance, 1e-300)
+            variance = np.maximum(variance, 1e-60)
             z = (observed - mean) / np.sqrt(variance)
             return np.asarray(_shifted_gamma_cdf(z, third / variance**1.5) > target)
 

@@ -145,6 +145,7 @@ def test_label_sets_may_differ() -> None:
     [
         ({"genders": ["m"] * 4}, r"b: found other genders than a in 2 rows, first in row 1"),
         ({"occupations": ["dj"] * 4}, r"b: found other occupations than a in 2 rows"),
+        ({"changed": [True, True, False, True]}, r"b: found other changed than a in 1 rows"),
         ({"ids": [1, 2, 4, 3]}, r"b: found other ids than a in 2 rows, first in row 2"),
     ],
 )
@@ -154,6 +155,7 @@ def test_other_bios_are_an_error(change: dict[str, Any], message: str) -> None:
         "genders": ["m", "f", "m", "f"],
         "predictions": ["poet"] * 4,
         "ids": [1, 2, 3, 4],
+        "changed": [True] * 4,
     }
     with pytest.raises(MlflowException, match=message):
         compare(score(**same), score(**{**same, **change}))

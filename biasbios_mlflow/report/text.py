@@ -55,5 +55,10 @@ def _cell(metrics: Mapping[str, float], metric: str) -> str:
     if metric not in metrics:
         return "-"
     low, high = metrics.get(f"{metric}_ci_low"), metrics.get(f"{metric}_ci_high")
-    interval = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
-    return f"{metrics[metric]:.4f}{interval}"
+    interval = "" if low is None or high is None else f" [{_number(low)}, {_number(high)}]"
+    return f"{_number(metrics[metric])}{interval}"
+
+
+def _number(value: float) -> str:
+    """Four decimals, or two significant digits where these would show next to nothing."""
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"

@@ -77,10 +77,13 @@ def from_conllu(path: Path) -> Iterator[Pronoun]:
             if lower not in FORMS or upos not in ("PRON", "DET"):
                 continue
             possessive = relation.startswith(("nmod:poss", "det")) or xpos == "PRP$"
-            right = FIXED.get(lower) or {
-                "her": "his" if possessive else "him",
-                "his": "her" if possessive else "hers",
-            }[lower]
+            right = (
+                FIXED.get(lower)
+                or {
+                    "her": "his" if possessive else "him",
+                    "his": "her" if possessive else "hers",
+                }[lower]
+            )
             yield Pronoun(path.name, text, start, form, right)
 
 

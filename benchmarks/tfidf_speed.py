@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bios", type=int, default=20_000)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--n-jobs", type=int, default=1, help="processes that predict")
+    parser.add_argument("--n-jobs", type=int, default=1, help="processes that swap and predict")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.INFO)

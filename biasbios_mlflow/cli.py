@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -286,7 +286,10 @@ def swap(texts: tuple[str, ...], scope: str, as_json: bool) -> None:
     """
     from biasbios_mlflow.counterfactual import swap_gender
 
-    for text in texts or (line.rstrip("\n") for line in click.get_text_stream("stdin", "utf-8")):
+    lines: Iterable[str] = texts
+    if not texts:
+        lines = (line.rstrip("\n") for line in click.get_text_stream("stdin", "utf-8"))
+    for text in lines:
         swapped = swap_gender(text, scope=scope)
         if as_json:
             click.echo(json.dumps({"text": text, "swapped": swapped}, ensure_ascii=False))
@@ -318,7 +321,7 @@ def demo(register: str, seed: int, as_json: bool) -> None:
     from biasbios_mlflow.training import METHODS
     from biasbios_mlflow.training import train as train_model
 
-    results = {}
+    results: dict[str, flow.GateResult] = {}
     with _progress_on_stderr(), mlflow.start_run(run_name="biasbios demo") as parent:
         test = load_bios("sample", split="test")
         for method in METHODS:

@@ -125,7 +125,7 @@ the options of biasbios. Fix: did you mean 'min_cell'?
         None, ge=1, description="tokens in a batch, padding counted; by default by the device"
     )
     n_jobs: int = pydantic.Field(
-        1, description="processes that call a scikit-learn model; -1 for all cores"
+        1, description="processes that swap and predict with a scikit-learn model; -1 for all cores"
     )
     window_size: int = pydantic.Field(
         2048, ge=1, description="bios that go through swap, prediction and counting at a time"

@@ -24,9 +24,17 @@ from biasbios_mlflow.bios.checked import Bios, RowHash
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.flips import Flips
+from biasbios_mlflow.prediction.inputs import ModelInputs, differ
 from biasbios_mlflow.prediction.label_order import suspect_label_order
 from biasbios_mlflow.prediction.outputs import OutputReader
-from biasbios_mlflow.prediction.predictor import PredictedPair, Predictor, predict_pair
+from biasbios_mlflow.prediction.predictor import (
+    PredictedPair,
+    Predictor,
+    Recorded,
+    Rows,
+    predict_pair,
+)
+from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
 from biasbios_mlflow.prediction.store import WindowStore
 from biasbios_mlflow.rows import RowsWriter
@@ -117,6 +125,7 @@ def evaluate_window(
     store: WindowStore | None = None,
     writer: RowsWriter | None = None,
     progress: Callable[[int], object] | None = None,
+    counterfactuals: Sequence[str] | None = None,
 ) -> WindowResult:
     """Take one window of bios through swap, prediction and counting.
 
@@ -137,12 +146,15 @@ def evaluate_window(
         Takes one row a bio.
     progress : callable, optional
         Told the number of bios predicted since it was last told.
+    counterfactuals : sequence of str, optional
+        The swapped texts, where they have been made already.
 
     Returns
     -------
     WindowResult
     """
-    counterfactuals = bios.counterfactuals()
+    if counterfactuals is None:
+        counterfactuals = bios.counterfactuals()
     if isinstance(predictor, StaticPredictions):
         with watch("prediction"):
             original, swapped = predictor.read(reader, bios)
@@ -235,16 +247,17 @@ def evaluate_bios(
                 stack.enter_context(predictor.session())
             store = _store(predictor, config)
             done = 0
-            for window in bios.windows(config.window_size):
+            for window, ready, texts in _windows(bios, predictor, config, store):
                 result = evaluate_window(
                     window,
-                    predictor,
+                    ready,
                     reader,
                     config,
                     watch,
                     store=store,
                     writer=writer,
                     progress=progress.update,
+                    counterfactuals=texts,
                 )
                 total = result if total is None else total + result
                 done += len(window)
@@ -321,6 +334,41 @@ def _store(
     return WindowStore(
         Path(config.resume_dir), model=predictor.identity, config=config.prediction_options()
     )
+
+
+def _windows(
+    bios: Bios,
+    predictor: Predictor | StaticPredictions,
+    config: EvaluationConfig,
+    store: WindowStore | None,
+) -> Iterator[tuple[Bios, Predictor | StaticPredictions, Sequence[str] | None]]:
+    """Yield the windows; those of a scikit-learn model swapped and predicted by other processes."""
+    windows = bios.windows(config.window_size)
+    shared = isinstance(predictor, SklearnPredictor) and store is None and len(bios) > 0
+    if config.n_jobs == 1 or not shared:
+        for window in windows:
+            yield window, predictor, None
+        return
+    from joblib import Parallel, delayed  # type: ignore[import-untyped]
+
+    assert not isinstance(predictor, StaticPredictions)
+    work = delayed(_swap_and_predict)
+    ahead = Parallel(n_jobs=config.n_jobs, return_as="generator")(
+        work(window, predictor, config.scope) for window in windows
+    )
+    both = zip(bios.windows(config.window_size), ahead, strict=True)
+    for window, (texts, outputs) in both:
+        yield window, Recorded(predictor, outputs), texts
+
+
+def _swap_and_predict(
+    bios: Bios, predictor: Predictor, scope: str
+) -> tuple[list[str], list[tuple[Rows, object]]]:
+    texts = bios.counterfactuals()
+    if texts is None:
+        texts, _ = swap_with_directions(bios.texts, scope)
+    inputs = ModelInputs.of(bios, texts, differ(bios.texts, texts))
+    return texts, list(predictor.predict(inputs))
 
 
 def _progress_bar(bios: int) -> tqdm[Any]:

@@ -155,6 +155,8 @@ def _her_is_object(tokens: Neighbours) -> bool:
         return True
     if previous in _SEPARATORS and earlier in ("she", "he", "they") and following in "/,|]":
         return True  # she, her, hers
+    if following == "," and previous != "or":
+        return True
     if previous == "or" and earlier in ("him", "his"):
         return earlier == "him"
     if following in _NO_ATTRIBUTES or (following in _ADVERBS and second in _AFTER_ADVERBS):

@@ -13,7 +13,12 @@ from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.bios.occupations import as_objects
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["ModelInputs"]
+__all__ = ["ModelInputs", "differ"]
+
+
+def differ(texts: Sequence[str], others: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Tell for each of n texts whether its counterpart is another one."""
+    return np.array([a != b for a, b in zip(texts, others, strict=True)], dtype=bool)
 
 
 class ModelInputs:

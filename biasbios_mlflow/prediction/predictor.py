@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.features import Encoder, FeatureColumns, find_features
 from biasbios_mlflow.prediction.identity import identify
-from biasbios_mlflow.prediction.inputs import ModelInputs
+from biasbios_mlflow.prediction.inputs import ModelInputs, differ
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
 from biasbios_mlflow.prediction.pyfunc import PyfuncPredictor, ServedPredictor
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
@@ -26,6 +26,7 @@ __all__ = [
     "FeaturePredictor",
     "PredictedPair",
     "Predictor",
+    "Recorded",
     "Rows",
     "find_predictor",
     "predict_pair",
@@ -127,7 +128,7 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
     features = find_features(config)
     found: Predictor | None = None
     if config.prediction == "auto":
-        found = SklearnPredictor.of(model, n_jobs=config.n_jobs)
+        found = SklearnPredictor.of(model)
         if found is None and features is None:
             found = TransformersPredictor.of(model, config)
     if found is None:
@@ -138,6 +139,31 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
     if config.resume_dir is not None:
         found.identity = identify(model, config)
     return found
+
+
+class Recorded:
+    """Outputs that a model gave elsewhere, in the place of the model.
+
+    Parameters
+    ----------
+    model : Predictor
+    outputs : sequence
+        What its ``predict`` yielded for the same inputs.
+    """
+
+    def __init__(self, model: Predictor, outputs: Sequence[tuple[Rows, object]]) -> None:
+        self.path = model.path
+        self.classes = model.classes
+        self.identity = model.identity
+        self._outputs = outputs
+
+    def session(self) -> AbstractContextManager[None]:
+        """Do nothing: no model is called."""
+        return nullcontext()
+
+    def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
+        """Yield the outputs."""
+        yield from self._outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,9 +207,7 @@ def predict_pair(
         if after is None:
             return PredictedPair(both, None, None)
     else:
-        changed = np.array(
-            [a != b for a, b in zip(bios.texts, counterfactuals, strict=True)], dtype=bool
-        )
+        changed = differ(bios.texts, counterfactuals)
         inputs = ModelInputs.of(bios, counterfactuals, changed)
         both = _predict(predictor, reader, inputs, n, progress)
     # Row that belongs to each counterfactual: its own, or the original's where it is unchanged.

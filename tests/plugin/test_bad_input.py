@@ -13,6 +13,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 import biasbios_mlflow
+from biasbios_mlflow.bios.occupations import OCCUPATIONS
 from tests.conftest import Registered
 
 Predict = Callable[[pd.DataFrame], Any]
@@ -105,7 +106,10 @@ class TestData:
         assert "biasbios/tpr_gap/surgeon" not in result.metrics
         scored = result.metrics["biasbios/occupations_scored"]
         excluded = result.metrics["biasbios/occupations_excluded"]
-        assert scored + excluded == data["profession"].nunique()
+        assert scored + excluded == len(OCCUPATIONS)
+        gaps = result.artifacts["biasbios/occupation_gaps"].content.set_index("occupation")
+        assert not gaps.loc["surgeon", "scored"]
+        assert gaps.loc["surgeon", ["n_male", "n_female"]].tolist() == [0, 0]
 
     def test_one_bio(self, registered: Registered, bios: pd.DataFrame) -> None:
         with mlflow.start_run():

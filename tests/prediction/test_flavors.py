@@ -18,8 +18,11 @@ from sklearn.svm import LinearSVC
 import biasbios_mlflow
 from biasbios_mlflow import swap_gender
 from biasbios_mlflow.bios.occupations import OCCUPATIONS
+from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.pipeline import evaluate_bios
+from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from tests.conftest import Registered
-from tests.prediction.conftest import run
+from tests.prediction.conftest import make_bios, run
 
 
 def evaluate(model: Any, data: pd.DataFrame, **options: Any) -> mlflow.models.EvaluationResult:
@@ -56,6 +59,17 @@ def test_sklearn_and_its_pyfunc(
     assert "biasbios/ctf" not in plain.metrics
     reasons = plain.artifacts["biasbios/summary"].content["scores"]["reasons"]
     assert reasons["ctf"] == "no probabilities: the model returns only labels"
+
+
+def test_several_processes_give_the_same(classifier: Pipeline, bios: pd.DataFrame) -> None:
+    model = SklearnPredictor(classifier)
+    results = []
+    for jobs in (1, 2):
+        config = EvaluationConfig(n_jobs=jobs, window_size=100, n_replicates=100)
+        evaluation = evaluate_bios(make_bios(bios), model, config)
+        rows = pd.read_parquet(evaluation.predictions_path)
+        results.append((evaluation.scores.to_dict(), evaluation.result.flips, rows.to_json()))
+    assert results[0] == results[1]
 
 
 def test_sklearn_from_bare_texts(bios: pd.DataFrame) -> None:

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -288,8 +288,7 @@ def swap(texts: tuple[str, ...], scope: str, as_json: bool) -> None:
 
     lines: Iterable[str] = texts
     if not texts:
-        stream: TextIO = click.get_text_stream("stdin", "utf-8")
-        lines = (line.rstrip("\n") for line in stream)
+        lines = (line.rstrip("\n") for line in click.open_file("-", encoding="utf-8"))
     for text in lines:
         swapped = swap_gender(text, scope=scope)
         if as_json:

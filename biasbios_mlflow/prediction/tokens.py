@@ -21,7 +21,7 @@ __all__ = ["TokenModel", "find_device", "find_max_length", "pool"]
 
 _logger = logging.getLogger(__name__)
 
-_BUDGETS = {"cpu": 768, "mps": 16_384}
+_BUDGETS = {"cpu": 1024, "mps": 16_384}
 _LARGE_BUDGET = 65_536
 
 _NO_LENGTH = 1_000_000
@@ -102,7 +102,7 @@ class TokenModel:
     max_length : int, optional
         Longer texts are cut; by default at what `find_max_length` says.
     token_budget : int, optional
-        By default 768 on a CPU, where more only overflows the caches, and 65,536 on CUDA.
+        By default 1024 on a CPU, where more only overflows the caches, and 65,536 on CUDA.
     device : str, default="auto"
     dtype : str, default="auto"
         ``"auto"`` is the model's own.

@@ -11,14 +11,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from biasbios_mlflow import load_bios, swap_gender
-from tests.conftest import register
+from biasbios_mlflow import swap_gender
+from tests.conftest import few_training_bios, register
 
 
 @pytest.fixture(scope="session")
 def augmented(classifier: Pipeline) -> Pipeline:
     """The same kind of classifier, trained on every bio and its swapped copy."""
-    train = load_bios("sample", split="train").df.iloc[::4]
+    train = few_training_bios()
     texts = list(train["hard_text"])
     both = pd.DataFrame({"hard_text": texts + swap_gender(texts)})
     return clone(classifier).fit(both, list(train["profession"]) * 2)

@@ -35,6 +35,7 @@ _NEXT = re.compile(rf"(?:[^\S\n]*\n?[^\S\n]*({_ONE}))?" * 2)  # none beyond an e
 _PLAIN = re.compile(r" ([a-z]+)(?![\w'’-])")
 _SEPARATORS = frozenset(",/|")
 _BREAKS = frozenset(",-–—")
+_CURRENCIES = frozenset("$€£¥₹")
 _AS_FEMININE = {
     form(word): form(new)
     for word, new in {
@@ -44,22 +45,9 @@ _AS_FEMININE = {
     for form in (str.lower, str.capitalize)
 }  # fmt: skip
 _STOPS = frozenset(".!?;:)…")
+_AUXILIARIES_TEXT = "is was are were has had does did would could should"
 _AUXILIARIES = frozenset(
-    f"{verb}{no}"
-    for verb in (
-        "is",
-        "was",
-        "are",
-        "were",
-        "has",
-        "had",
-        "does",
-        "did",
-        "would",
-        "could",
-        "should",
-    )
-    for no in ("", "n't")
+    verb + ending for verb in _AUXILIARIES_TEXT.split() for ending in ("", "n't")
 )
 # Never between a possessive and its noun.
 _NO_ATTRIBUTES_TEXT = """
@@ -67,6 +55,11 @@ afraid alive alone anywhere ashamed asleep awake aware elsewhere everywhere fore
 sometimes somewhere today together tomorrow tonight yesterday
 """
 _NO_ATTRIBUTES = frozenset(_NO_ATTRIBUTES_TEXT.split())
+# Prepositions of two words.
+_PREPOSITIONS = {
+    "according": "to", "ahead": "of", "along": "with", "because": "of", "due": "to",
+    "out": "of", "prior": "to", "rather": "than", "regardless": "of", "such": "as", "thanks": "to",
+}  # fmt: skip
 # Between them or behind an object, by what comes next.
 _ADVERBS = frozenset(("anytime", "daily", "directly", "often", "online", "personally", "weekly"))
 _AFTER_ADVERBS_TEXT = "and as at by for from here in on or through to via with"
@@ -155,11 +148,13 @@ def _her_is_object(tokens: Neighbours) -> bool:
         return True
     if previous in _SEPARATORS and earlier in ("she", "he", "they") and following in "/,|]":
         return True  # she, her, hers
-    if following == "," and previous != "or":
+    if following in _BREAKS and previous != "or":
         return True
     if previous == "or" and earlier in ("him", "his"):
         return earlier == "him"
     if following in _NO_ATTRIBUTES or (following in _ADVERBS and second in _AFTER_ADVERBS):
+        return True
+    if _PREPOSITIONS.get(following) == second:
         return True
     if following in ("or", "/") and second in ("him", "his", "them", "their"):
         return second in ("him", "them")
@@ -223,6 +218,7 @@ def features(tokens: Neighbours, classes: dict[str, int]) -> list[str]:
     """
     word_p, word_1 = _normal(tokens[1]), _normal(tokens[2])
     q, p, t, u = [_kind(token, classes) for token in tokens]
+    ending = word_1[-3:]
     return [
         f"a{word_1}",
         f"b{word_p}",
@@ -236,12 +232,16 @@ def features(tokens: Neighbours, classes: dict[str, int]) -> list[str]:
         f"j{p}|{t}|{u}",
         f"k{word_p}|{t}|{u}",
         f"l{q}|{word_p}",
+        f"m{ending}",
+        f"n{ending}|{u}",
     ]
 
 
 def _normal(token: str) -> str:
     if token[:1].isdigit():
         return "####" if len(token) == 4 else "#"
+    if token in _CURRENCIES:
+        return "$"
     return token.lower().replace("’", "'")
 
 
@@ -255,7 +255,7 @@ def _kind(token: str, classes: dict[str, int]) -> str:
     if first.isdigit():
         return "#"
     if not first.isalpha():
-        return first
+        return word
     known = classes.get(word)
     ending = f"~{word[-2:]}" if known is None else str(known)
     return "C" + ending if first.isupper() else ending

@@ -56,7 +56,7 @@ def pronoun_edits(text: str) -> list[Edit]:
     Examples
     --------
     >>> [new for _, _, new, _ in pronoun_edits("She said her work made him proud.")]
-    ['he', 'his', 'her']
+    ['He', 'his', 'her']
     """
     edits = []
     for match in _PRONOUN.finditer(text):

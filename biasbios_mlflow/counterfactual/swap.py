@@ -142,12 +142,13 @@ def changed_words(text: str, scope: str = "pronouns") -> list[tuple[str, str]]:
 def _edits(text: str, scope: str) -> list[Edit]:
     edits = pronoun_edits(text)
     if scope != "pronouns" and (found := _gendered(scope).among(text)):
-        further = title_edits(text)
+        further = title_edits(text, found)
         if scope != "titles":
             further += word_edits(text, found)
         if scope == "names":
             further += name_edits(split_words(text))
-        edits = _in_order(edits + further)
+        if further:
+            edits = _in_order(edits + further)
     return outside_addresses(text, edits)
 
 
@@ -163,10 +164,12 @@ def _gendered(scope: str) -> Forms:
 
 def _in_order(edits: list[Edit]) -> list[Edit]:
     """Sort the edits; of two that meet, the one that begins first stays."""
-    kept: list[Edit] = []
+    kept = []
+    last_end = 0
     for edit in sorted(edits):
-        if not kept or edit[0] >= kept[-1][1]:
+        if edit[0] >= last_end:
             kept.append(edit)
+            last_end = edit[1]
     return kept
 
 

@@ -43,16 +43,17 @@ KINDS = {
     ],
     "object before a bare verb": [
         ("Music helps her relax.", "Music helps him relax."),
-        ("Watch her paint!", "Watch him paint!"),
+        ("Hear her sing!", "Hear him sing!"),
         ("They made her wait.", "They made him wait."),
         ("Hear her speak on Friday.", "Hear him speak on Friday."),
     ],
     "object before an adjective": [
         ("The debut made her famous.", "The debut made him famous."),
-        ("Running keeps her young.", "Running keeps him young."),
+        ("Running keeps her healthy.", "Running keeps him healthy."),
         ("Friends found her asleep.", "Friends found him asleep."),
     ],
     "object before a clause": [
+        ("I wrote to her prior to the move.", "I wrote to him prior to the move."),
         ("I told her that we agree.", "I told him that we agree."),
         ("We asked her how it began.", "We asked him how it began."),
         ("Clients love her because she is kind.", "Clients love him because he is kind."),
@@ -65,7 +66,7 @@ KINDS = {
     ],
     "object before an amount": [
         ("It cost her $40 a month.", "It cost him $40 a month."),
-        ("They paid her 200 euros.", "They paid him 200 euros."),
+        ("They paid her €200.", "They paid him €200."),
         ("It took her three years to finish.", "It took him three years to finish."),
     ],
     "possessive before a noun": [
@@ -116,7 +117,7 @@ KINDS = {
         ("This victory was his alone.", "This victory was hers alone."),
         ("Is it his?", "Is it hers?"),
         ("His was a long career.", "Hers was a long career."),
-        ("A student of his won.", "A student of hers won."),
+        ("A colleague of his, Aro", "A colleague of hers, Aro"),
         ("That voice of his!", "That voice of hers!"),
         ("The clinic became his in 1999.", "The clinic became hers in 1999."),
         ("The choice was his, and it was hard.", "The choice was hers, and it was hard."),

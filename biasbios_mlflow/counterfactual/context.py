@@ -45,13 +45,15 @@ _AS_FEMININE = {
     for form in (str.lower, str.capitalize)
 }  # fmt: skip
 _STOPS = frozenset(".!?;:)…")
+_QUOTES = frozenset("'’\"”")
+_ENDS = frozenset(["", *_STOPS, *_BREAKS, *_QUOTES])
 _AUXILIARIES_TEXT = "is was are were has had does did would could should"
 _AUXILIARIES = frozenset(
     verb + ending for verb in _AUXILIARIES_TEXT.split() for ending in ("", "n't")
 )
 # Never between a possessive and its noun.
 _NO_ATTRIBUTES_TEXT = """
-afraid alive alone anywhere ashamed asleep awake aware elsewhere everywhere forever instead nowhere
+afraid alive alone anymore anywhere ashamed asleep awake aware elsewhere everywhere forever instead nowhere
 sometimes somewhere today together tomorrow tonight yesterday
 """
 _NO_ATTRIBUTES = frozenset(_NO_ATTRIBUTES_TEXT.split())
@@ -144,7 +146,7 @@ def neighbours(before: str, after: str) -> Neighbours:
 @lru_cache(1 << 16)
 def _her_is_object(tokens: Neighbours) -> bool:
     earlier, previous, following, second = map(str.lower, tokens)
-    if not following or following in _STOPS:
+    if not following or following in _STOPS or (following in _QUOTES and second in _ENDS):
         return True
     if previous in _SEPARATORS and earlier in ("she", "he", "they") and following in "/,|]":
         return True  # she, her, hers
@@ -165,7 +167,9 @@ def _her_is_object(tokens: Neighbours) -> bool:
 @lru_cache(1 << 16)
 def _his_is_independent(tokens: Neighbours) -> bool:
     earlier, previous, following, second = map(str.lower, tokens)
-    if not following or following in _STOPS or following.replace("’", "'") in _AUXILIARIES:
+    if not following or following in _STOPS or (following in _QUOTES and second in _ENDS):
+        return True
+    if following.replace("’", "'") in _AUXILIARIES:
         return True
     if earlier == "him" and (previous in ("/", "|") or (previous == following == ",")):
         return True  # he, him, his

@@ -197,7 +197,10 @@ def _is_meant(
 
 
 _OFFICES = "(?:President|Speaker|Secretary|Chair|Justice|Ambassador|Mayor|Vice|Prime|Chancellor)"
-_PAGEANTS = "(?:America|American|Universe|World|USA|Teen|Earth|International|Congeniality|Saigon)"
+_PAGEANTS = (
+    "(?:America|American|Universe|World|USA|Teen|Earth|International|Congeniality|Saigon|India"
+    "|France|England|Canada|Venezuela|Philippines|Brazil|Mexico|Texas|California|Puerto|Great)"
+)
 _TITLE = re.compile(
     r"(?<![\w@#$=\\/.\-])(?:"
     r"(?P<pair>Mr(?=\.? (?:and|&|or) Mrs\b))"

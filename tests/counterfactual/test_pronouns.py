@@ -27,6 +27,8 @@ KINDS = {
         ("They hired her; she stayed.", "They hired him; he stayed."),
         ("(They all know her)", "(They all know him)"),
         ("We miss her…", "We miss him…"),
+        ("“We all want to be like her”.", "“We all want to be like him”."),
+        ("It works for her.", "It works for him."),
     ],
     "object before a preposition": [
         ("Write to her at the clinic.", "Write to him at the clinic."),

@@ -14,7 +14,8 @@ in the same texts as labelled by a tagger wherever a model without these labels 
 
 Texts are plain UTF-8, one paragraph a line. The tables shipped were learned from EWT's train
 split, the WikiSplit and WikiText-2 sentences, the development and validation snippets of GAP, and
-66 novels and story collections of Standard Ebooks (for `label`, 70 % of the latter's lines). See docs/counterfactual.md for the licences.
+66 novels and story collections of Standard Ebooks (for `label`, 70 % of the latter's lines). See
+docs/counterfactual.md for the licences.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ NOT_A_PRONOUN = re.compile(  # "a coal mine", "Yours sincerely"
 )
 CLASSES = 80
 SCALE = 20  # weights are stored as whole multiples of 1/SCALE
-BIAS = {"her": 0.1, "his": -0.25}  # in log-odds; see docs/counterfactual.md for what they were chosen on
+BIAS = {"her": 0.1, "his": -0.25}  # log-odds; docs/counterfactual.md says what they rest on
 
 
 class Case(NamedTuple):

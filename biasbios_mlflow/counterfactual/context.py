@@ -53,8 +53,8 @@ _AUXILIARIES = frozenset(
 )
 # Never between a possessive and its noun.
 _NO_ATTRIBUTES_TEXT = """
-afraid alive alone anymore anywhere ashamed asleep awake aware elsewhere everywhere forever instead nowhere
-sometimes somewhere today together tomorrow tonight yesterday
+afraid alive alone anymore anywhere ashamed asleep awake aware elsewhere everywhere forever instead
+nowhere sometimes somewhere today together tomorrow tonight yesterday
 """
 _NO_ATTRIBUTES = frozenset(_NO_ATTRIBUTES_TEXT.split())
 # Prepositions of two words.
@@ -156,10 +156,12 @@ def _her_is_object(tokens: Neighbours) -> bool:
         return earlier == "him"
     if following in _NO_ATTRIBUTES or (following in _ADVERBS and second in _AFTER_ADVERBS):
         return True
-    if _PREPOSITIONS.get(following) == second:
+    if following == "@" or _PREPOSITIONS.get(following) == second:
         return True
-    if following in ("or", "/") and second in ("him", "his", "them", "their"):
-        return second in ("him", "them")
+    if following in ("and", "&", "or", "/") and second in ("him", "them"):
+        return True
+    if following in ("or", "/") and second in ("his", "their"):
+        return False
     model = _model()
     return _score(model.her, tokens, model.classes) > 0
 

@@ -22,6 +22,7 @@ _NOT_BEFORE = (
     r"(?:(?<![@#$=\\/\u0300-\u036f].)|(?<=[Tt]he[ym]/.))"  # a handle, a path; but they/she
     rf"(?<![\w.)\]’']{_HYPHEN}.)"  # a hyphenated word
     r"(?<!\([sS]\).)"  # (s)he
+    r"(?!(?:(?<=[DM][rs]\. H)|(?<=Mrs\. H)|(?<=Prof\. H))e\b)"  # Dr. He, a surname
     r"(?:(?<!\w\..)|(?<=[a-z0-9)]\.[HS])(?=[a-z]+\s))"  # a host or file; but "since 2010.She has"
 )
 _NOT_AFTER = (

@@ -113,6 +113,8 @@ KINDS = {
         ("Each student brings his or her lunch.", "Each student brings her or his lunch."),
         ("Each doctor and his or her patients", "Each doctor and her or his patients"),
         ("Give it to her or him.", "Give it to him or her."),
+        ("her & him", "him & her"),
+        ("Follow her @aro.", "Follow him @aro."),
     ],
     "independent possessive": [
         ("The studio is his.", "The studio is hers."),
@@ -184,6 +186,7 @@ KINDS = {
         ("the, shed, hero, sheer, this, Heron, hiss", "the, shed, hero, sheer, this, Heron, hiss"),
         ("he\u0301 and e\u0301he", "he\u0301 and e\u0301he"),
         ("hEr sHe", "hEr sHe"),
+        ("Dr. He, Mr. He and Prof. He teach.", "Dr. He, Mr. He and Prof. He teach."),
     ],
     "typesetting": [
         ("He retired in 2010.She did not.", "She retired in 2010.He did not."),

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +27,6 @@ from biasbios_mlflow import load_bios
 # Machines that run the tests are slow at times; a slow example is no failure.
 hypothesis.settings.register_profile("biasbios", deadline=None)
 hypothesis.settings.load_profile("biasbios")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Warnings are errors, except those that MLflow's own code causes."""
-    warnings.filterwarnings("ignore", module=r"mlflow\b")
 
 
 class Server:

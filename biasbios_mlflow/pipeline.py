@@ -41,7 +41,14 @@ from biasbios_mlflow.rows import RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import Outcomes
 
-__all__ = ["Evaluation", "Stopwatch", "WindowResult", "evaluate_bios", "evaluate_window"]
+__all__ = [
+    "Evaluation",
+    "Stopwatch",
+    "WindowResult",
+    "conclude",
+    "evaluate_bios",
+    "evaluate_window",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -263,47 +270,91 @@ def evaluate_bios(
                 done += len(window)
                 progress.update(done - progress.n)  # those that were not predicted
         assert total is not None
-        confusion = _confusion(total.counts)
-        if not confusion.any():
-            reader.check_any_known(range(len(bios.labels), len(reader.names)))
-        with watch("scoring"):
-            scores = scores_from_counts(
-                total.counts,
-                confidence=config.confidence,
-                n_replicates=config.n_replicates,
-                seed=config.seed,
-                min_cell=config.min_cell,
-            )
+        evaluation = conclude(
+            total,
+            reader,
+            config,
+            watch,
+            path=predictor.path,
+            missing=bios.missing,
+            predictions_path=None if writer is None else writer.path,
+        )
     except BaseException:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    doubts = [suspect_label_order(confusion, total.counts.labels)]
+    if folder is not None:
+        weakref.finalize(evaluation, shutil.rmtree, folder, ignore_errors=True)
+    return evaluation
+
+
+def conclude(
+    result: WindowResult,
+    reader: OutputReader,
+    config: EvaluationConfig,
+    watch: Stopwatch,
+    *,
+    path: str,
+    missing: Mapping[str, int],
+    predictions_path: Path | None = None,
+) -> Evaluation:
+    """Turn the sum of all windows into scores, with what makes them doubtful.
+
+    Parameters
+    ----------
+    result : WindowResult
+        Of all bios.
+    reader : OutputReader
+        That read them, or that learned what those learned that did.
+    config : EvaluationConfig
+    watch : Stopwatch
+        With the time that the windows took.
+    path : str
+        What was called to predict.
+    missing : mapping of str to int
+        How many bios were left out for want of which part.
+    predictions_path : Path, optional
+        See `Evaluation`.
+
+    Raises
+    ------
+    MlflowException
+        When no prediction is a label of the data.
+    """
+    confusion = _confusion(result.counts)
+    if not confusion.any():
+        reader.check_any_known(reader.encode(result.unknown).tolist())
+    with watch("scoring"):
+        scores = scores_from_counts(
+            result.counts,
+            confidence=config.confidence,
+            n_replicates=config.n_replicates,
+            seed=config.seed,
+            min_cell=config.min_cell,
+        )
+    doubts = [suspect_label_order(confusion, result.counts.labels)]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
     for warning in warnings:
         _logger.warning("biasbios: %s", warning)
     _logger.info(
         "biasbios: %d bios through %s in %.1f s (%s)",
-        len(bios),
-        predictor.path,
+        result.counts.total,
+        path,
         sum(watch.seconds.values()),
         ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in watch.seconds.items()),
     )
-    evaluation = Evaluation(
+    return Evaluation(
         scores=_with_reason(scores, reader.no_probabilities),
-        result=total,
-        bios=len(bios),
-        missing=bios.missing,
+        result=result,
+        bios=result.counts.total,
+        missing=missing,
         labels=reader.labels.names,
-        path=predictor.path,
+        path=path,
         config=config,
-        predictions_path=None if writer is None else writer.path,
+        predictions_path=predictions_path,
         warnings=warnings,
         seconds=watch.seconds,
     )
-    if folder is not None:
-        weakref.finalize(evaluation, shutil.rmtree, folder, ignore_errors=True)
-    return evaluation
 
 
 def _reader(

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from biasbios_mlflow.bios.checked import find_columns
+from biasbios_mlflow.bios.checked import check_column, find_columns
 from biasbios_mlflow.bios.readers import as_dataset, read_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
@@ -169,11 +169,5 @@ def _with_predictions(dataset: Any, column: str | None) -> Any:
 
     if column is None or getattr(dataset, "predictions", None) is not None:
         return dataset
-    if column not in dataset.df.columns:
-        raise invalid(
-            "predictions",
-            found=f"no column {column!r} among {list(map(str, dataset.df.columns))}",
-            expected="the name of a column of the data",
-            fix="set predictions to the column that holds the predictions",
-        )
+    check_column("predictions", column, dataset.df.columns)
     return from_pandas(dataset.df, targets=dataset.targets, predictions=column, name=dataset.name)

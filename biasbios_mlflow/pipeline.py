@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR
-from pandas.api.types import is_numeric_dtype
 from tqdm.auto import tqdm
 
 from biasbios_mlflow.bios.checked import Bios, RowHash
@@ -362,12 +361,11 @@ def _reader(
 ) -> OutputReader:
     # Static predictions are picked from the data by their column, not from a model's output.
     column = None if isinstance(predictor, StaticPredictions) else config.predictions
-    occupations = bios.inputs[bios.columns.occupation]
     return OutputReader(
         bios.labels,
         classes=predictor.classes,
         column=column,
-        ids_known=config.label_names is not None or is_numeric_dtype(occupations),
+        ids_known=config.label_names is not None or bios.occupation_ids,
     )
 
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from biasbios_mlflow.bios.occupations import Labels, encode_genders
 from biasbios_mlflow.errors import invalid, nearest
 
-__all__ = ["Bios", "Columns", "RowHash", "check_bios", "check_not_empty", "find_columns"]
+__all__ = [
+    "Bios",
+    "Columns",
+    "RowHash",
+    "Survey",
+    "check_bios",
+    "check_column",
+    "check_not_empty",
+    "encode_bios",
+    "find_columns",
+]
 
 _TEXT_NAMES = ("hard_text", "text", "bio", "hard_text_untokenized", "biography")
 _OCCUPATION_NAMES = ("profession", "occupation", "title", "p", "label", "target")
@@ -39,6 +50,34 @@ class Columns:
         """Return the columns that no model sees unless its signature asks for them."""
         hidden = {self.occupation, self.gender}
         return hidden | {c for c in (self.id, self.counterfactual) if c is not None}
+
+
+def check_column(option: str, column: str, available: Iterable[object]) -> None:
+    """Raise where the column that an option names is not there.
+
+    Parameters
+    ----------
+    option : str
+        Which option named it.
+    column : str
+    available : iterable
+        The columns there are.
+
+    Raises
+    ------
+    MlflowException
+        The message lists the columns, and says which one was probably meant.
+    """
+    there = list(map(str, available))
+    if column in there:
+        return
+    near = nearest(column, there)
+    raise invalid(
+        option,
+        found=f"no column {column!r} among {there}",
+        expected="the name of a column of the data",
+        fix=f"use {option}={near!r}" if near else f"set {option} to one of these columns",
+    )
 
 
 def find_columns(
@@ -77,15 +116,8 @@ def find_columns(
 
     def find(option: str, chosen: str | None, usual: tuple[str, ...], needed: bool) -> str | None:
         if chosen is not None:
-            if chosen in there:
-                return chosen
-            near = nearest(chosen, there)
-            raise invalid(
-                option,
-                found=f"no column {chosen!r} among {there}",
-                expected="the name of a column of the data",
-                fix=f"use {option}={near!r}" if near else f"set {option} to one of these columns",
-            )
+            check_column(option, chosen, there)
+            return chosen
         for name in usual:
             if name in there:
                 return name
@@ -187,6 +219,11 @@ class Bios:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def occupation_ids(self) -> bool:
+        """Whether the data gives occupations as numbers, not names."""
+        return bool(is_numeric_dtype(self.inputs[self.columns.occupation]))
+
     def counterfactuals(self) -> list[str] | None:
         """Return the user's own counterfactual texts, None where there is no such column."""
         if self.columns.counterfactual is None:
@@ -225,12 +262,167 @@ class Bios:
         return RowHash.of(zip(self.texts, names, genders, counterfactuals, strict=True))
 
 
-def check_not_empty(frame: pd.DataFrame) -> None:
+def check_not_empty(rows: int) -> None:
     """Raise where there are no bios at all."""
-    if len(frame) == 0:
+    if rows == 0:
         raise invalid(
             "data", found="no rows", expected="at least one bio", fix="check the source and split"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The parts of n bios of which some may be missing."""
+
+    texts: list[Any]
+    genders: npt.NDArray[np.int8]
+    complete: npt.NDArray[np.bool_]
+    missing: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        columns: Columns,
+        gender_values: Mapping[Any, str] | None,
+        rows: npt.NDArray[np.int64],
+    ) -> _Parts:
+        texts = frame[columns.text]
+        no_text = texts.isna().to_numpy(dtype=bool, copy=True)
+        text_list = texts.tolist()
+        for i, text in enumerate(text_list):
+            if not isinstance(text, str):
+                if no_text[i]:
+                    continue
+                raise invalid(
+                    f"column {columns.text!r}, row {rows[i]}",
+                    found=f"{type(text).__name__} {text!r:.60}",
+                    expected="a text",
+                    fix="set text_column to the column that holds the bios",
+                )
+            if not text or text.isspace():
+                no_text[i] = True
+        no_occupation = frame[columns.occupation].isna().to_numpy(dtype=bool)
+        genders = encode_genders(frame[columns.gender], gender_values=gender_values)
+        no_gender = genders < 0
+        return cls(
+            texts=text_list,
+            genders=genders,
+            complete=~(no_text | no_occupation | no_gender),
+            missing={
+                "text": int(no_text.sum()),
+                "occupation": int(no_occupation.sum()),
+                "gender": int(no_gender.sum()),
+            },
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What must be known of all bios before the first of them is predicted; surveys add up.
+
+    Attributes
+    ----------
+    rows, complete : int
+        Bios, and those of them that lack nothing.
+    missing : dict of str to int
+        How many lack which part.
+    occupations : tuple
+        The distinct occupations of the complete bios, as the data spells them.
+    occupation_ids : bool
+        Whether they are numbers, not names.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame(
+    ...     {"text": ["He heals.", None], "profession": ["nurse", "poet"], "gender": ["M", "F"]}
+    ... )
+    >>> survey = Survey.of(frame, find_columns(list(frame)))
+    >>> (survey + survey).rows, survey.occupations
+    (4, ('nurse',))
+    """
+
+    rows: int
+    complete: int
+    missing: Mapping[str, int]
+    occupations: tuple[Any, ...]
+    occupation_ids: bool
+
+    @classmethod
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        columns: Columns,
+        *,
+        gender_values: Mapping[Any, str] | None = None,
+        rows: npt.NDArray[np.int64] | None = None,
+    ) -> Survey:
+        """Survey a table of n bios.
+
+        Parameters
+        ----------
+        frame, columns, gender_values
+            See `check_bios`.
+        rows : ndarray of int64 of shape (n,), optional
+            Position of each bio in the source, for messages.
+
+        Raises
+        ------
+        MlflowException
+            Unknown gender values, a text that is not a string.
+        """
+        rows = np.arange(len(frame), dtype=np.int64) if rows is None else rows
+        parts = _Parts.of(frame, columns, gender_values, rows)
+        return cls._of_parts(frame[columns.occupation], parts)
+
+    @classmethod
+    def _of_parts(cls, occupations: pd.Series, parts: _Parts) -> Survey:
+        complete = int(parts.complete.sum())
+        whole = complete == len(occupations)
+        return cls(
+            rows=len(occupations),
+            complete=complete,
+            missing=parts.missing,
+            occupations=tuple((occupations if whole else occupations[parts.complete]).unique()),
+            occupation_ids=bool(is_numeric_dtype(occupations)),
+        )
+
+    def __add__(self, other: Survey) -> Survey:
+        return Survey(
+            rows=self.rows + other.rows,
+            complete=self.complete + other.complete,
+            missing={part: count + other.missing[part] for part, count in self.missing.items()},
+            occupations=tuple(dict.fromkeys((*self.occupations, *other.occupations))),
+            occupation_ids=self.occupation_ids and other.occupation_ids,
+        )
+
+    def check(self, *, allow_missing: bool = False) -> None:
+        """Raise where too many bios are incomplete.
+
+        Raises
+        ------
+        MlflowException
+            No bios, none complete, or more than 5 % incomplete without ``allow_missing``.
+        """
+        check_not_empty(self.rows)
+        left_out = self.rows - self.complete
+        if self.complete and (left_out <= MISSING_LIMIT * self.rows or allow_missing):
+            return
+        parts = ", ".join(
+            f"{count} without {part}" for part, count in self.missing.items() if count
+        )
+        raise invalid(
+            "data",
+            found=f"{left_out} incomplete bios of {self.rows} ({parts})",
+            expected=f"at most {MISSING_LIMIT:.0%} incomplete bios",
+            fix="mend the data, or leave them out with allow_missing=True"
+            if self.complete
+            else "check the names of the columns",
+        )
+
+    def labels(self, label_names: Sequence[str] | None = None) -> Labels:
+        """Return the label set that the occupations belong to (see `Labels.of`)."""
+        return Labels.of(self.occupations, label_names=label_names)
 
 
 def check_bios(
@@ -273,57 +465,61 @@ def check_bios(
     >>> len(bios), bios.missing
     (1, {'text': 1, 'occupation': 0, 'gender': 0})
     """
-    check_not_empty(frame)
-    texts = frame[columns.text]
-    no_text = texts.isna().to_numpy(dtype=bool, copy=True)
-    text_list = texts.tolist()
-    for row, text in enumerate(text_list):
-        if not isinstance(text, str):
-            if no_text[row]:
-                continue
-            raise invalid(
-                f"column {columns.text!r}, row {row}",
-                found=f"{type(text).__name__} {text!r:.60}",
-                expected="a text",
-                fix="set text_column to the column that holds the bios",
-            )
-        if not text or text.isspace():
-            no_text[row] = True
-    no_occupation = frame[columns.occupation].isna().to_numpy(dtype=bool)
-    genders = encode_genders(frame[columns.gender], gender_values=gender_values)
-    no_gender = genders < 0
-    missing = {
-        "text": int(no_text.sum()),
-        "occupation": int(no_occupation.sum()),
-        "gender": int(no_gender.sum()),
-    }
-    complete = ~(no_text | no_occupation | no_gender)
-    left_out = len(frame) - int(complete.sum())
-    if left_out == len(frame) or (left_out > MISSING_LIMIT * len(frame) and not allow_missing):
-        parts = ", ".join(f"{count} without {part}" for part, count in missing.items() if count)
-        raise invalid(
-            "data",
-            found=f"{left_out} incomplete bios of {len(frame)} ({parts})",
-            expected=f"at most {MISSING_LIMIT:.0%} incomplete bios",
-            fix="mend the data, or leave them out with allow_missing=True"
-            if left_out < len(frame)
-            else "check the names of the columns",
-        )
+    check_not_empty(len(frame))
     rows = np.arange(len(frame), dtype=np.int64)
-    if left_out:
-        rows = rows[complete]
-        frame = frame[complete]
-        genders = genders[complete]
-        text_list = [text for text, keep in zip(text_list, complete, strict=True) if keep]
-    occupations = frame[columns.occupation]
-    labels = Labels.of(occupations.unique(), label_names=label_names)
+    parts = _Parts.of(frame, columns, gender_values, rows)
+    survey = Survey._of_parts(frame[columns.occupation], parts)
+    survey.check(allow_missing=allow_missing)
+    return _encode(frame, columns, survey.labels(label_names), parts, rows)
+
+
+def encode_bios(
+    frame: pd.DataFrame,
+    columns: Columns,
+    labels: Labels,
+    *,
+    gender_values: Mapping[Any, str] | None = None,
+    rows: npt.NDArray[np.int64] | None = None,
+) -> Bios:
+    """Encode a table of n bios, a part of data that has been surveyed as a whole.
+
+    Parameters
+    ----------
+    frame, columns, gender_values
+        See `check_bios`.
+    labels : Labels
+        Of the whole data, from `Survey.labels`.
+    rows : ndarray of int64 of shape (n,), optional
+        Position of each bio in the source.
+
+    Returns
+    -------
+    Bios
+        Without the bios that lack a part; possibly none.
+    """
+    rows = np.arange(len(frame), dtype=np.int64) if rows is None else rows
+    parts = _Parts.of(frame, columns, gender_values, rows)
+    return _encode(frame, columns, labels, parts, rows)
+
+
+def _encode(
+    frame: pd.DataFrame,
+    columns: Columns,
+    labels: Labels,
+    parts: _Parts,
+    rows: npt.NDArray[np.int64],
+) -> Bios:
+    texts, genders, complete = parts.texts, parts.genders, parts.complete
+    if not complete.all():
+        rows, frame, genders = rows[complete], frame[complete], genders[complete]
+        texts = [text for text, keep in zip(texts, complete, strict=True) if keep]
     return Bios(
         columns=columns,
         labels=labels,
         rows=rows,
-        texts=text_list,
+        texts=texts,
         genders=genders,
-        occupations=labels.encode(occupations),
+        occupations=labels.encode(frame[columns.occupation]),
         inputs=frame,
-        missing=missing,
+        missing=parts.missing,
     )

@@ -155,6 +155,6 @@ def as_dataset(frame: pd.DataFrame, *, targets: str, name: str, source: str | No
     """Return a frame as the dataset under which MLflow lists it with the run."""
     from mlflow.data.pandas_dataset import from_pandas
 
-    check_not_empty(frame)  # MLflow's digest fails on an empty frame with an error of its own
+    check_not_empty(len(frame))  # MLflow's digest fails on an empty frame with an error of its own
     options = {} if source is None else {"source": source}
     return from_pandas(frame, targets=targets, name=name, **options)

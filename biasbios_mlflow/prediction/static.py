@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from biasbios_mlflow.bios.checked import Bios
+from biasbios_mlflow.bios.checked import Bios, check_column
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
@@ -75,11 +75,5 @@ class StaticPredictions:
         column = getattr(self._config, option)
         if column is None:
             return None
-        if column not in bios.inputs.columns:
-            raise invalid(
-                option,
-                found=f"no column {column!r} among {list(map(str, bios.inputs.columns))}",
-                expected="the name of a column of the data",
-                fix=f"set {option} to the column of the data",
-            )
+        check_column(option, column, bios.inputs.columns)
         return bios.inputs[column]

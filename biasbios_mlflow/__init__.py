@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from biasbios_mlflow.counterfactual import swap_gender
     from biasbios_mlflow.gating.flow import gate
     from biasbios_mlflow.gating.policy import GatePolicy
+    from biasbios_mlflow.runs import plot_comparison
     from biasbios_mlflow.scoring import Scores, compare, score
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "evaluate",
     "gate",
     "load_bios",
+    "plot_comparison",
     "score",
     "swap_gender",
 ]
@@ -38,6 +40,7 @@ _HOMES = {
     "evaluate": "biasbios_mlflow.api",
     "gate": "biasbios_mlflow.gating.flow",
     "load_bios": "biasbios_mlflow.bios.readers",
+    "plot_comparison": "biasbios_mlflow.runs",
     "score": "biasbios_mlflow.scoring",
     "swap_gender": "biasbios_mlflow.counterfactual",
 }

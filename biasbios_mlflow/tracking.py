@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import time
@@ -10,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModelInput, Metric
+from mlflow.entities import LoggedModelInput, Metric, Run
 from mlflow.models.evaluation.base import EvaluationArtifact, EvaluationResult
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH
 
 from biasbios_mlflow.pipeline import Evaluation
-from biasbios_mlflow.report.files import write_files
 
 __all__ = ["describe_model", "log_evaluation", "metric_names"]
 
+_SUMMARY = "summary.json"
+
 _FOLDER = "biasbios"
+_TAG_LIMIT = 5000  # of MLflow's older stores; newer ones take 8,000
 _ILLEGAL = re.compile(r"[^\w\-./: ]", re.ASCII)
 
 
@@ -101,6 +105,7 @@ def log_evaluation(
         client=client,
         run_id=run_id,
         model=describe_model(model, model_id=own_id, uri=evaluation.config.model_uri),
+        data={"name": str(dataset.name), "digest": str(dataset.digest)},
     )
     metrics = metric_names(evaluation.scores.metrics, prefix=evaluation.config.metric_prefix)
     if model_id is None:
@@ -126,28 +131,64 @@ def log_evaluation(
 
 
 def _log_files(
-    evaluation: Evaluation, *, client: MlflowClient, run_id: str, model: Mapping[str, Any]
+    evaluation: Evaluation,
+    *,
+    client: MlflowClient,
+    run_id: str,
+    model: Mapping[str, Any],
+    data: Mapping[str, Any],
 ) -> dict[str, EvaluationArtifact]:
     # Imported late: it brings matplotlib.
-    from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, JsonEvaluationArtifact
+    from mlflow.models.evaluation.artifacts import (
+        CsvEvaluationArtifact,
+        ImageEvaluationArtifact,
+        JsonEvaluationArtifact,
+    )
 
-    from biasbios_mlflow.report.artifacts import PredictionsArtifact
+    from biasbios_mlflow.report.artifacts import HtmlArtifact, PredictionsArtifact
+    from biasbios_mlflow.report.files import TABLE_FILE, write_files
 
     kinds: dict[str, type[EvaluationArtifact]] = {
         ".csv": CsvEvaluationArtifact,
+        ".html": HtmlArtifact,
         ".json": JsonEvaluationArtifact,
         ".parquet": PredictionsArtifact,
+        ".png": ImageEvaluationArtifact,
     }
     prefix = _ILLEGAL.sub("_", evaluation.config.metric_prefix).strip("/")
-    folder = f"{_FOLDER}/{prefix}" if prefix else _FOLDER
-    root = client.get_run(run_id).info.artifact_uri
+    run = client.get_run(run_id)
+    folder = _free_folder(client, run_id, prefix)
+    root = run.info.artifact_uri
     artifacts = {}
     with tempfile.TemporaryDirectory(prefix="biasbios-") as temporary:
-        paths = write_files(evaluation, Path(temporary), model=model)
+        paths = write_files(evaluation, Path(temporary), model=model, data=data)
         client.log_artifacts(run_id, temporary, folder)
+        _tag_table(client, run, f"{folder}/{TABLE_FILE}")
         for name, path in paths.items():
             artifact = kinds[path.suffix](uri=f"{root}/{folder}/{path.name}")
             if path.suffix != ".parquet":  # large: loaded when asked for
                 artifact._load(str(path))
             artifacts[f"{prefix}{_FOLDER}/{name}"] = artifact
     return artifacts
+
+
+def _free_folder(client: MlflowClient, run_id: str, prefix: str) -> str:
+    """Return a folder of the run in which no evaluation lies yet.
+
+    ``biasbios``, with a prefix ``biasbios/<prefix>``; for further evaluations into the same run
+    ``…-2``, ``…-3``.
+    """
+    wanted = f"{_FOLDER}/{prefix}" if prefix else _FOLDER
+    folder, number = wanted, 2
+    while any(Path(item.path).name == _SUMMARY for item in client.list_artifacts(run_id, folder)):
+        folder, number = f"{wanted}-{number}", number + 1
+    return folder
+
+
+def _tag_table(client: MlflowClient, run: Run, path: str) -> None:
+    """Let MLflow show a file as a table, as `mlflow.log_table` does."""
+    tables = json.loads(run.data.tags.get(MLFLOW_LOGGED_ARTIFACTS, "[]"))
+    tables.append({"path": path, "type": "table"})
+    tag = json.dumps(tables)
+    if len(tag) <= _TAG_LIMIT:
+        client.set_tag(run.info.run_id, MLFLOW_LOGGED_ARTIFACTS, tag)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.gating.decision import Measured, RuleVerdict, decide
 from biasbios_mlflow.gating.policy import GatePolicy
 from biasbios_mlflow.gating.promotion import AliasMovedError, alias_target, move_alias, turn
-from biasbios_mlflow.rows import read_outcomes
+from biasbios_mlflow.runs import outcomes_at, outcomes_of
 from biasbios_mlflow.scoring import Comparison, Outcomes, compare
 
 if TYPE_CHECKING:
@@ -226,39 +225,20 @@ def _comparisons(
     rules = [r.no_worse_than_champion for r in policy.rules if r.no_worse_than_champion]
     if champion is None or not rules:
         return None
-    ours = _outcomes(result)
+    ours = outcomes_of(result)
     theirs = registry.stored_outcomes(champion, _summary(result))
     if theirs is None:
         import mlflow
 
         uri = f"models:/{registry.name}/{champion}"
         with mlflow.start_run(run_name=f"champion {champion}", nested=True):
-            theirs = _outcomes(evaluate(uri, dataset, **options))
+            theirs = outcomes_of(evaluate(uri, dataset, **options))
     config = _summary(result)["config"]
     chosen = {name: config[name] for name in ("n_replicates", "seed", "min_cell")}
     return {
         confidence: compare(theirs, ours, confidence=confidence, **chosen)
         for confidence in {rule.confidence for rule in rules}
     }
-
-
-def _outcomes(result: EvaluationResult) -> Outcomes:
-    for artifact_name, artifact in result.artifacts.items():
-        if artifact_name.endswith("biasbios/predictions"):
-            return _read_outcomes(artifact.uri)
-    raise invalid(
-        "log_predictions",
-        found="false",
-        expected="true: no_worse_than_champion compares bio by bio",
-        fix="leave log_predictions at its default",
-    )
-
-
-def _read_outcomes(uri: str) -> Outcomes:
-    import mlflow
-
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
-        return read_outcomes(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
 
 
 class _Registry:
@@ -338,7 +318,7 @@ class _Registry:
                 and stored["versions"] == summary["versions"]
                 and _comparable(stored["config"]) == _comparable(summary["config"])
             )
-            return _read_outcomes(f"{folder}/predictions.parquet") if same else None
+            return outcomes_at(f"{folder}/predictions.parquet") if same else None
         except (MlflowException, KeyError, TypeError, OSError) as error:
             _logger.info("The champion is evaluated anew: %s", error)
             return None

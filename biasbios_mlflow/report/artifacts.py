@@ -9,7 +9,19 @@ import pandas as pd
 from mlflow.artifacts import download_artifacts
 from mlflow.models.evaluation.base import EvaluationArtifact
 
-__all__ = ["PredictionsArtifact"]
+__all__ = ["HtmlArtifact", "PredictionsArtifact"]
+
+
+class HtmlArtifact(EvaluationArtifact):
+    """``report.html``: its content is the page as str."""
+
+    def _load_content_from_file(self, local_artifact_path: str) -> str:
+        page = Path(local_artifact_path).read_text("utf-8")
+        self._content = page
+        return page
+
+    def _save(self, output_artifact_path: str) -> None:
+        Path(output_artifact_path).write_text(self.content, "utf-8")
 
 
 class PredictionsArtifact(EvaluationArtifact):

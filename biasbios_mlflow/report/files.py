@@ -10,18 +10,34 @@ import shutil
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from biasbios_mlflow.pipeline import Evaluation
+from biasbios_mlflow.report.figures import flips_figure, gaps_figure, save_png
+from biasbios_mlflow.report.marks import spreadsheet_safe
+from biasbios_mlflow.report.page import report_page
 
-__all__ = ["write_files"]
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["TABLE_FILE", "artifact_name", "summary", "write_files"]
+
+TABLE_FILE = "occupation_gaps.json"
+"""The file that MLflow shows as a table."""
 
 _PACKAGES = ("biasbios-mlflow", "mlflow", "numpy", "pandas", "scikit-learn", "scipy")
 _PACKAGES_OF_MODELS = ("torch", "transformers", "pyspark")
 
 
 def write_files(
-    evaluation: Evaluation, folder: Path, *, model: Mapping[str, Any]
+    evaluation: Evaluation,
+    folder: Path,
+    *,
+    model: Mapping[str, Any],
+    data: Mapping[str, Any],
 ) -> dict[str, Path]:
     """Write all files of an evaluation.
 
@@ -32,16 +48,26 @@ def write_files(
         An empty folder.
     model : mapping
         What is known of the model: URI, version, ids.
+    data : mapping
+        What is known of the dataset: name, digest.
 
     Returns
     -------
     dict of str to Path
         The files by the name under which `mlflow.models.EvaluationResult.artifacts` lists them.
     """
+    scores = evaluation.scores.to_dict()
+    content = summary(evaluation, model=model, data=data)
+    flips = _flips_table(evaluation)
+    figures = {"occupation_gaps": gaps_figure(scores), "flips": flips_figure(scores)}
     writers: dict[str, Callable[[Path], None]] = {
-        "summary.json": lambda path: _write_json(summary(evaluation, model=model), path),
-        "occupation_gaps.csv": lambda path: evaluation.scores.occupations.to_csv(path, index=False),
-        "flips.csv": lambda path: _write_flips(evaluation, path),
+        "summary.json": lambda path: _write_json(content, path),
+        "occupation_gaps.csv": lambda path: _write_csv(evaluation.scores.occupations, path),
+        "occupation_gaps.json": lambda path: _write_table(evaluation.scores.occupations, path),
+        "occupation_gaps.png": lambda path: save_png(figures["occupation_gaps"], path),
+        "flips.csv": lambda path: _write_csv(flips, path),
+        "flips.png": lambda path: save_png(figures["flips"], path),
+        "report.html": lambda path: _write_page(evaluation, content, flips, figures, path),
     }
     rows = evaluation.predictions_path
     if rows is not None:
@@ -50,16 +76,31 @@ def write_files(
     for name, write in writers.items():
         path = folder / name
         write(path)
-        paths[path.stem] = path
+        paths[artifact_name(name)] = path
     return paths
 
 
-def summary(evaluation: Evaluation, *, model: Mapping[str, Any]) -> dict[str, Any]:
+def artifact_name(file: str) -> str:
+    """Return the name under which `mlflow.models.EvaluationResult.artifacts` lists a file.
+
+    Examples
+    --------
+    >>> [artifact_name(f"occupation_gaps.{suffix}") for suffix in ("csv", "json", "png")]
+    ['occupation_gaps', 'occupation_gaps_table', 'occupation_gaps_plot']
+    """
+    stem, suffix = os.path.splitext(file)
+    return stem + {TABLE_FILE: "_table"}.get(file, "_plot" if suffix == ".png" else "")
+
+
+def summary(
+    evaluation: Evaluation, *, model: Mapping[str, Any], data: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return everything about an evaluation but its per-bio results, as plain JSON values."""
     config = evaluation.config
     return {
         "model": {**model, "path": evaluation.path},
         "data": {
+            **data,
             "bios": evaluation.bios,
             "left_out": dict(evaluation.missing),
             "sha256": evaluation.data_sha256,
@@ -94,9 +135,40 @@ def _write_json(content: Mapping[str, Any], path: Path) -> None:
     )
 
 
-def _write_flips(evaluation: Evaluation, path: Path) -> None:
+def _write_csv(frame: pd.DataFrame, path: Path) -> None:
+    # Texts come from the data: no cell may become a formula in a spreadsheet.
+    safe = frame.apply(lambda column: column.map(spreadsheet_safe) if _texts(column) else column)
+    safe.to_csv(path, index=False, encoding="utf-8")
+
+
+def _texts(column: pd.Series[Any]) -> bool:
+    return not (is_bool_dtype(column) or is_numeric_dtype(column))
+
+
+def _write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write what `mlflow.log_table` would: it appends to a file that is already there."""
+    frame.to_json(path, orient="split", index=False, double_precision=15)
+
+
+def _flips_table(evaluation: Evaluation) -> pd.DataFrame:
     config = evaluation.config
-    table = evaluation.result.flips.table(
+    return evaluation.result.flips.table(
         texts=config.log_texts, scope=None if config.counterfactual_column else config.scope
     )
-    table.to_csv(path, index=False, encoding="utf-8", errors="backslashreplace")
+
+
+def _write_page(
+    evaluation: Evaluation,
+    content: Mapping[str, Any],
+    flips: pd.DataFrame,
+    figures: Mapping[str, Figure],
+    path: Path,
+) -> None:
+    page = report_page(
+        content,
+        evaluation.result.flips.sample,
+        texts=evaluation.config.log_texts,
+        changed_words=flips["changed_words"].tolist() if "changed_words" in flips else None,
+        figures=figures,
+    )
+    path.write_text(page, encoding="utf-8")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from biasbios_mlflow.report.marks import visible
 from biasbios_mlflow.scoring import HEADLINE
 
-__all__ = ["headline_table"]
+__all__ = ["gaps_table", "headline_table", "number"]
 
 
 def headline_table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
@@ -51,14 +52,51 @@ def headline_table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join([*lines, *notes])
 
 
+def gaps_table(summary: Mapping[str, Any], *, rows: int = 5) -> str:
+    """Return the occupations with the largest TPR gaps, one a line.
+
+    Parameters
+    ----------
+    summary : mapping
+        The content of a ``summary.json``.
+    rows : int
+        At most so many.
+
+    Examples
+    --------
+    >>> row = {"occupation": "poet", "scored": True, "n_male": 20, "n_female": 12, "tpr_gap": -0.25}
+    >>> row |= {"tpr_gap_ci_low": -0.41, "tpr_gap_ci_high": 0.02, "p_adjusted": 0.0412}
+    >>> scores = {"occupations": [row], "options": {"confidence": 0.95}}
+    >>> print(gaps_table({"scores": scores}))
+    largest TPR gaps            men   women     gap  95 % interval       adj. p
+    poet                         20      12  -0.250  [-0.410, +0.020]    0.041
+    """
+    scores = summary["scores"]
+    scored = [row for row in scores["occupations"] if row["scored"]][:rows]
+    if not scored:
+        return "no occupation is scored: there is no TPR gap to show"
+    percent = f"{100 * scores['options']['confidence']:g} % interval"
+    head = ("largest TPR gaps", "men", "women", "gap", percent, "adj. p")
+    lines = ["{:<22} {:>8} {:>7} {:>7}  {:<18}  {}".format(*head)]
+    for row in scored:
+        low, high = row["tpr_gap_ci_low"], row["tpr_gap_ci_high"]
+        name = visible(row["occupation"])
+        lines.append(
+            f"{name if len(name) <= 22 else name[:21] + '…':<22} {row['n_male']:>8,} "
+            f"{row['n_female']:>7,} {row['tpr_gap']:>+7.3f}  {f'[{low:+.3f}, {high:+.3f}]':<18}  "
+            f"{row['p_adjusted']:.2g}"
+        )
+    return "\n".join(lines)
+
+
 def _cell(metrics: Mapping[str, float], metric: str) -> str:
     if metric not in metrics:
         return "-"
     low, high = metrics.get(f"{metric}_ci_low"), metrics.get(f"{metric}_ci_high")
-    interval = "" if low is None or high is None else f" [{_number(low)}, {_number(high)}]"
-    return f"{_number(metrics[metric])}{interval}"
+    interval = "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
+    return f"{number(metrics[metric])}{interval}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Four decimals, or two significant digits where these would show next to nothing."""
     return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"

@@ -1,0 +1,364 @@
+"""Figures: the gap of each occupation, the flips from label to label, two models side by side."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from biasbios_mlflow.scoring.scores import HEADLINE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "FIRST",
+    "INK",
+    "QUIET",
+    "SECOND",
+    "comparison_figure",
+    "flips_figure",
+    "gaps_figure",
+    "save_png",
+    "style",
+    "svg",
+]
+
+# Okabe & Ito's blue and vermilion: told apart by all common forms of colour vision, and in grey.
+FIRST = "#0072B2"
+SECOND = "#D55E00"
+INK = "#1a1c20"
+QUIET = "#6b7078"
+
+_STYLE = {
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "font.family": ["DejaVu Sans"],  # it comes with matplotlib: the same figure everywhere
+    "font.size": 9,
+    "svg.fonttype": "path",
+    "text.color": INK,
+    "text.parse_math": False,  # a label may hold dollar signs
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+_LONGEST_NAME = 40
+_MOST_PAIRS = 20
+_MOST_OCCUPATIONS = 60
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the look that all figures share; the user's own settings come back afterwards."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        # Names in scripts that the font lacks are drawn as boxes; the tables hold them as text.
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing from font", category=UserWarning
+        )
+        yield
+
+
+def gaps_figure(scores: Mapping[str, Any]) -> Figure:
+    """Draw the TPR gap of each occupation with its interval, sorted by the gap.
+
+    Parameters
+    ----------
+    scores : mapping
+        What `Scores.to_dict` returns.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Scored occupations with a dot (filled where the adjusted p-value is below 0.05), the others
+        below them with the reason. Of more than 60 scored occupations the 60 largest gaps.
+
+    Examples
+    --------
+    >>> from biasbios_mlflow.scoring import score
+    >>> scores = score(["poet"] * 4, ["male", "female"] * 2, ["poet", "dj", "poet", "poet"])
+    >>> gaps_figure(scores.to_dict()).axes[0].get_yticklabels()[0].get_text()
+    'poet  (2 m, 2 f)'
+    """
+    scored = [row for row in scores["occupations"] if row["scored"]]
+    others = [row for row in scores["occupations"] if not row["scored"]]
+    shown = sorted(scored[:_MOST_OCCUPATIONS], key=lambda row: float(row["tpr_gap"]))
+    listed = others[: _MOST_OCCUPATIONS - len(shown)]
+    rows = [*shown, *listed]
+    with style():
+        figure, (axes,) = _figure(height=1.5 + 0.23 * max(len(rows), 1))
+        axes.axvline(0, color=QUIET, linewidth=0.8)
+        for y, row in enumerate(shown):
+            gap = row["tpr_gap"]
+            colour = FIRST if gap >= 0 else SECOND
+            axes.plot(
+                (row["tpr_gap_ci_low"], row["tpr_gap_ci_high"]), (y, y), color=colour, linewidth=1.6
+            )
+            sure = row["p_adjusted"] is not None and row["p_adjusted"] < 0.05
+            face = colour if sure else "white"
+            axes.plot(gap, y, "o", color=colour, markerfacecolor=face, markersize=6)
+        for y, _ in enumerate(listed, start=len(shown)):
+            axes.text(0, y, "  not scored: too few bios", color=QUIET, va="center", fontsize=8)
+        if listed:
+            axes.axhline(len(shown) - 0.5, color=QUIET, linewidth=0.6, linestyle=":")
+        axes.set_yticks(
+            range(len(rows)),
+            [
+                f"{_short(row['occupation'])}  ({row['n_male']:,} m, {row['n_female']:,} f)"
+                for row in rows
+            ],
+        )
+        for label in axes.get_yticklabels()[len(shown) :]:
+            label.set_color(QUIET)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        widest = max((abs(row[at]) for row in shown for at in _BOUNDS), default=1.0)
+        axes.set_xlim(-1.05 * widest, 1.05 * widest)
+        percent = f"{100 * scores['options']['confidence']:g} %"
+        left_out = len(scored) + len(others) - len(rows)
+        axes.set_xlabel(
+            f"TPR of men minus TPR of women, {percent} interval; filled: adjusted p < 0.05"
+            + (f"\n{left_out} further occupations are in the table" if left_out else "")
+        )
+        _title_at_zero(axes, "women are recognized better", "men are recognized better")
+    return figure
+
+
+_BOUNDS = ("tpr_gap_ci_low", "tpr_gap_ci_high")
+
+
+def flips_figure(scores: Mapping[str, Any]) -> Figure:
+    """Draw the most frequent changes of a prediction under the swap, from label to label.
+
+    Parameters
+    ----------
+    scores : mapping
+        What `Scores.to_dict` returns.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For each pair of labels, to the right the bios of men that the swap made women's, to the
+        left the opposite; the 20 most frequent pairs.
+    """
+    pairs: dict[tuple[str, str], dict[str, int]] = {}
+    for row in scores["flip_labels"]:
+        pair = (row["prediction"], row["counterfactual_prediction"])
+        both = pairs.setdefault(pair, {"male_to_female": 0, "female_to_male": 0})
+        both[row["direction"]] += row["bios"]
+    ranked = sorted(pairs.items(), key=lambda item: (-sum(item[1].values()), item[0]))
+    shown = ranked[:_MOST_PAIRS]
+    in_all = sum(sum(both.values()) for both in pairs.values())
+    drawn = sum(sum(both.values()) for _, both in shown)
+    with style():
+        figure, (axes,) = _figure(height=1.6 + 0.26 * max(len(shown), 2))
+        if not shown:
+            paired = scores["flips"][-1]["bios"]
+            said = "The swap changed no prediction." if paired else "No counterfactual predictions."
+            axes.text(0.5, 0.5, said, ha="center", va="center", color=QUIET, fontsize=12)
+            axes.set_axis_off()
+            return figure
+        for y, (_, both) in enumerate(shown):
+            for value, colour in (
+                (both["male_to_female"], FIRST),
+                (-both["female_to_male"], SECOND),
+            ):
+                axes.barh(y, value, color=colour, height=0.62)
+                if value:
+                    axes.annotate(
+                        f"{abs(value):,}",
+                        (value, y),
+                        xytext=(3 if value > 0 else -3, 0),
+                        textcoords="offset points",
+                        ha="left" if value > 0 else "right",
+                        va="center",
+                        fontsize=8,
+                    )
+        axes.axvline(0, color=QUIET, linewidth=0.8)
+        axes.set_yticks(
+            range(len(shown)), [f"{_short(a, 24)} → {_short(b, 24)}" for (a, b), _ in shown]
+        )
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        widest = max(max(both.values()) for _, both in shown)
+        axes.set_xlim(-1.18 * widest, 1.18 * widest)
+        axes.xaxis.set_major_locator(_whole_numbers())
+        axes.xaxis.set_major_formatter(lambda value, _: f"{abs(value):,.0f}")
+        axes.set_xlabel(
+            f"Bios whose prediction changed: {drawn:,} of {in_all:,} flips, "
+            f"{len(shown)} of {len(pairs)} pairs of labels"
+        )
+        _title_at_zero(axes, "women's bios, swapped", "men's bios, swapped")
+    return figure
+
+
+def comparison_figure(
+    a: Mapping[str, Any],
+    b: Mapping[str, Any],
+    differences: Sequence[Mapping[str, Any]],
+    *,
+    names: tuple[str, str] = ("a", "b"),
+) -> Figure:
+    """Draw two models on the same bios: the five metrics, and the gap of each occupation.
+
+    Parameters
+    ----------
+    a, b : mapping
+        What `Scores.to_dict` returns of each.
+    differences : sequence of mapping
+        The ``differences`` of `Comparison.to_dict`.
+    names : (str, str)
+        What the models are called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    by_name = {row["metric"]: row for row in differences}
+    metrics = [name for name in HEADLINE if name in a["metrics"] and name in b["metrics"]]
+    gaps = _both_gaps(a, b)
+    with style():
+        figure, axes = _figure(
+            height=max(1.2 + 0.85 * len(metrics), 1.7 + 0.23 * len(gaps)),
+            width=11.0,
+            mosaic=[[name, "gaps"] for name in (metrics or ["none"])],
+        )
+        *small, large = axes
+        for metric, at in zip(metrics, small, strict=False):
+            for y, (scores, colour, marker) in enumerate(((a, FIRST, "o"), (b, SECOND, "s"))):
+                value = scores["metrics"][metric]
+                low, high = scores["intervals"].get(metric, (value, value))
+                at.plot((low, high), (y, y), color=colour, linewidth=1.6)
+                at.plot(value, y, marker, color=colour, markersize=6)
+            at.set_yticks((0, 1), [_short(name, 18) for name in names])
+            at.set_ylim(1.5, -0.5)
+            at.locator_params(axis="x", nbins=5)
+            row = by_name.get(metric)
+            change = ""
+            if row is not None:
+                span = f"{row['difference']:+.4f} [{row['ci_low']:+.4f}, {row['ci_high']:+.4f}]"
+                change = f"   {span}".replace("-", "−")
+            at.set_title(f"{metric}{change}", fontsize=9)
+        if not metrics:
+            small[0].set_axis_off()
+        large.axvline(0, color=QUIET, linewidth=0.8)
+        for y, (_, before, after) in enumerate(gaps):
+            large.plot((before, after), (y, y), color=QUIET, linewidth=1.2, zorder=1)
+            # The larger below the smaller: both are seen where they coincide.
+            large.plot(before, y, "o", color=FIRST, markersize=8)
+            large.plot(after, y, "s", color=SECOND, markersize=4.5)
+        large.set_yticks(range(len(gaps)), [_short(name) for name, _, _ in gaps])
+        large.set_ylim(len(gaps) - 0.4, -0.6)
+        large.set_xlabel("TPR of men minus TPR of women")
+        large.legend(
+            handles=[
+                _mark("o", FIRST, _short(names[0], 24)),
+                _mark("s", SECOND, _short(names[1], 24)),
+            ],
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=2,
+            frameon=False,
+        )
+    return figure
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, 150 dots an inch, the same bytes for the same figure."""
+    with style():
+        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
+
+
+def svg(figure: Figure, *, prefix: str) -> str:
+    """Return a figure as an SVG element for a page: ids of its own, the page's colours.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        In the colours of this module, which become the variables of ``report.css``.
+    prefix : str
+        Goes in front of every id, so that several figures can stand in one page.
+    """
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with style(), mpl.rc_context({"svg.hashsalt": prefix}):
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    markup = out.getvalue()
+    markup = markup[markup.index("<svg") :]
+    markup = re.sub(r'\bid="|(?<=href=")#|(?<=url\()#', lambda m: f"{m[0]}{prefix}", markup)
+    markup = re.sub(r"<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
+    # The size of the figure in points would not shrink with a narrow page; the viewBox does.
+    head, rest = markup.split(">", 1)
+    markup = re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + rest
+    colours = {
+        INK: "currentColor",
+        "#ffffff": "var(--page)",
+        QUIET: "var(--quiet)",
+        FIRST: "var(--first)",
+        SECOND: "var(--second)",
+    }
+    for colour, variable in colours.items():
+        markup = markup.replace(f": {colour.lower()}", f": {variable}")
+    return markup
+
+
+def _figure(
+    *, height: float, width: float = 8.0, mosaic: list[list[str]] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure that no window system knows of, and its axes; sizes in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    if mosaic is None:
+        return figure, [figure.subplots()]
+    axes = figure.subplot_mosaic(mosaic, width_ratios=[1, 1.35])
+    large = axes.pop("gaps")
+    return figure, [*axes.values(), large]
+
+
+def _title_at_zero(axes: Axes, left: str, right: str) -> None:
+    """Say on both sides of the line at zero what lies there."""
+    place: dict[str, Any] = {
+        "xy": (0, 1),
+        "xycoords": ("data", "axes fraction"),
+        "textcoords": "offset points",
+        "fontsize": 10,
+    }
+    axes.annotate(f"←  {left}", xytext=(-10, 6), ha="right", color=SECOND, **place)
+    axes.annotate(f"{right}  →", xytext=(10, 6), ha="left", color=FIRST, **place)
+
+
+def _mark(marker: str, colour: str, label: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], linestyle="", marker=marker, color=colour, label=label)
+
+
+def _whole_numbers() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=8, integer=True)
+
+
+def _both_gaps(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, float, float]]:
+    """Return the occupations that both scored with both gaps, the largest gap of a first."""
+    gaps = [
+        {row["occupation"]: row["tpr_gap"] for row in scores["occupations"] if row["scored"]}
+        for scores in (a, b)
+    ]
+    both = [(name, gap, gaps[1][name]) for name, gap in gaps[0].items() if name in gaps[1]]
+    return sorted(both[:_MOST_OCCUPATIONS], key=lambda row: row[1])
+
+
+def _short(name: str, longest: int = _LONGEST_NAME) -> str:
+    flat = " ".join(str(name).split())
+    return flat if len(flat) <= longest else f"{flat[: longest - 1]}…"

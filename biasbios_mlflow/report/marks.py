@@ -1,0 +1,83 @@
+"""Two texts side by side: what differs is marked, what is long is cut, what is invisible is shown."""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import SequenceMatcher
+
+__all__ = ["mark_differences", "spreadsheet_safe", "visible"]
+
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+_BEFORE = 300
+
+Part = tuple[str, bool]
+
+# Control characters (but tab and line feed) by the symbols that Unicode has for them.
+_SYMBOLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
+
+
+def visible(text: str) -> str:
+    """Return a text with its control characters shown as symbols, and lone surrogates replaced.
+
+    Examples
+    --------
+    >>> visible("a\\x00b\\tc")
+    'a␀b\\tc'
+    """
+    text = text.replace("\r\n", "\n").translate(_SYMBOLS)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def spreadsheet_safe(cell: object) -> object:
+    """Return a cell that no spreadsheet takes for a formula: a text gets an apostrophe in front.
+
+    Numbers stay as they are. See "CSV Injection" of the OWASP Foundation.
+
+    Examples
+    --------
+    >>> spreadsheet_safe('=HYPERLINK("https://host.example")'), spreadsheet_safe(-1.5)
+    ('\\'=HYPERLINK("https://host.example")', -1.5)
+    """
+    if not isinstance(cell, str):
+        return cell
+    shown = visible(cell)
+    return f"'{shown}" if shown.lstrip(" \n").startswith(("=", "+", "-", "@", "\t")) else shown
+
+
+def mark_differences(
+    before: str, after: str, *, longest: int = 2000
+) -> tuple[list[Part], list[Part]]:
+    """Cut two texts into parts, each with whether it differs from the other text.
+
+    Parameters
+    ----------
+    before, after : str
+    longest : int
+        Of longer texts this many characters from shortly before the first difference; an ellipsis
+        stands for the rest.
+
+    Returns
+    -------
+    before, after : list of (str, bool)
+
+    Examples
+    --------
+    >>> mark_differences("She sings.", "He sings.")
+    ([('She', True), (' sings.', False)], [('He', True), (' sings.', False)])
+    """
+    first = len(os.path.commonprefix([before, after]))
+    start = 0 if max(len(before), len(after)) <= longest else max(0, first - _BEFORE)
+    a, b = (_WORDS.findall(text[start : start + longest]) for text in (before, after))
+    cut = [start + longest < len(text) for text in (before, after)]
+    sides: tuple[list[Part], list[Part]] = ([], [])
+    for kind, a1, a2, b1, b2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        for side, words in zip(sides, (a[a1:a2], b[b1:b2]), strict=True):
+            if words:
+                side.append((visible("".join(words)), kind != "equal"))
+    for side, more in zip(sides, cut, strict=True):
+        if start:
+            side.insert(0, ("… ", False))
+        if more:
+            side.append((" …", False))
+    return sides

@@ -1,0 +1,270 @@
+"""``report.html``: one page that a reviewer can sign off from."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.resources
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from biasbios_mlflow.flips import Flip
+from biasbios_mlflow.report.figures import flips_figure, gaps_figure, svg
+from biasbios_mlflow.report.marks import Part, mark_differences, visible
+from biasbios_mlflow.report.text import number
+from biasbios_mlflow.scoring.scores import HEADLINE
+
+if TYPE_CHECKING:
+    import jinja2
+    from matplotlib.figure import Figure
+
+__all__ = ["MOST_FLIPS", "report_page"]
+
+MOST_FLIPS = 100
+"""Flips that the page shows; ``flips.csv`` has ``max_flips`` of them."""
+
+_HOW_TO_READ = {
+    "balanced_accuracy": (
+        "How often the occupation is recognized, as the mean over the occupations: each counts the "
+        "same, however few bios it has. Higher is better."
+    ),
+    "ctf": (
+        "How far the probability of the predicted occupation moves when only the words that carry "
+        "gender change (variance over the two variants). Lower is better, 0 is indifference."
+    ),
+    "prediction_consistency": (
+        "Share of bios whose prediction stays the same when the words that carry gender change. "
+        "Higher is better, 1 is individual fairness in this sense."
+    ),
+    "gap_rms": (
+        "Typical difference between men and women of one occupation in how often they are "
+        "recognized; large gaps weigh more. Lower is better. Judge it by the noise floor and the "
+        "debiased value: with few bios a cell, chance alone makes gaps."
+    ),
+    "gap_abs": (
+        "The same with every gap weighing alike. Lower is better; it too must be held against its "
+        "noise floor."
+    ),
+}
+
+_DIRECTIONS = {
+    "male_to_female": "bios of men, swapped",
+    "female_to_male": "bios of women, swapped",
+    "all": "all",
+}
+
+
+def report_page(
+    summary: Mapping[str, Any],
+    flips: Sequence[Flip],
+    *,
+    texts: bool = True,
+    changed_words: Sequence[str] | None = None,
+    figures: Mapping[str, Figure] | None = None,
+) -> str:
+    """Return the page as HTML that asks for nothing outside itself.
+
+    Parameters
+    ----------
+    summary : mapping
+        The content of ``summary.json``.
+    flips : sequence of Flip
+        The bios whose prediction changed, the largest change first.
+    texts : bool, default=True
+        Whether bios may be shown.
+    changed_words : sequence of str, optional
+        For each flip what is shown instead of its texts.
+    figures : mapping of str to Figure, optional
+        ``occupation_gaps`` and ``flips``, where they have been drawn already.
+
+    Returns
+    -------
+    str
+        Every text from the data stands in it as text, never as markup.
+    """
+    scores = summary["scores"]
+    figures = figures or {"occupation_gaps": gaps_figure(scores), "flips": flips_figure(scores)}
+    template = _environment().get_template("report.html")
+    script = _resource("report.js")
+    return template.render(
+        title=_title(summary),
+        summary=summary,
+        scores=scores,
+        metrics=scores["metrics"],
+        verdict=_verdict(summary),
+        headline=[_headline_row(scores, name) for name in HEADLINE],
+        percent=_percent_of(scores),
+        gaps_svg=svg(figures["occupation_gaps"], prefix="gaps-"),
+        flips_svg=svg(figures["flips"], prefix="flips-"),
+        scored=[row for row in scores["occupations"] if row["scored"]],
+        excluded=[row for row in scores["occupations"] if not row["scored"]],
+        directions=[{**row, "direction": _DIRECTIONS[row["direction"]]} for row in scores["flips"]],
+        flips=[
+            _flip(flip, texts=texts, changed=None if changed_words is None else changed_words[i])
+            for i, flip in enumerate(flips[:MOST_FLIPS])
+        ],
+        found=summary["flips"],
+        texts=texts,
+        absent=_absent(scores["reasons"]),
+        others=_other_metrics(scores),
+        options=[
+            (name, json.dumps(value, ensure_ascii=False))
+            for name, value in summary["config"].items()
+        ],
+        style=_resource("report.css"),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_resource),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = lambda value: "–" if value is None else number(value)
+    environment.filters["signed"] = _signed
+    environment.filters["visible"] = lambda value: visible(str(value))
+    return environment
+
+
+def _signed(value: float, decimals: int) -> str:
+    return f"{value:+.{decimals}f}".replace("-", "−")
+
+
+def _resource(name: str) -> str:
+    return (importlib.resources.files(__package__) / name).read_text("utf-8")
+
+
+def _title(summary: Mapping[str, Any]) -> str:
+    model = summary["model"]
+    for version in model["versions"]:
+        return f"{version['name']} version {version['version']}"
+    return str(model["uri"] or model["model_id"] or "a model without a name")
+
+
+def _percent_of(scores: Mapping[str, Any]) -> str:
+    return f"{100 * scores['options']['confidence']:g} %"
+
+
+def _verdict(summary: Mapping[str, Any]) -> list[str]:
+    """Say in a few sentences what was evaluated, on what, what came out and how sure it is."""
+    scores, model = summary["scores"], summary["model"]
+    metrics, intervals = scores["metrics"], scores["intervals"]
+    name = model["uri"] or model["model_id"] or "The model"
+    scored, excluded = int(metrics["occupations_scored"]), int(metrics["occupations_excluded"])
+    said = [
+        f"{visible(str(name))} was evaluated on {summary['data']['bios']:,} bios "
+        f"({visible(summary['data']['name'])}); {scored} of {scored + excluded} occupations are "
+        "scored."
+    ]
+    if "balanced_accuracy" in metrics:
+        said.append(
+            f"It recognizes {_percent(metrics['balanced_accuracy'])} of the bios of an occupation "
+            f"on average{_within(intervals, 'balanced_accuracy')}."
+        )
+    if "gap_rms" in metrics:
+        low = intervals.get("gap_rms_debiased", (0.0, 0.0))[0]
+        said.append(
+            f"Men and women of one occupation differ by {number(metrics['gap_rms'])} (root mean "
+            f"square) in how often they are recognized; a model without any gap would show about "
+            f"{number(metrics['gap_rms_noise_floor'])} here. "
+            + (
+                "That there is a gap beyond chance is established at this confidence."
+                if low > 0
+                else "These bios do not establish a gap beyond chance, nor do they rule one out"
+                f"{_up_to(intervals)}."
+            )
+        )
+    if "prediction_consistency" in metrics:
+        said.append(
+            f"Exchanging the words that carry gender changed the prediction of "
+            f"{_percent(1 - metrics['prediction_consistency'])} of the bios."
+        )
+    return said
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _within(intervals: Mapping[str, Sequence[float]], name: str) -> str:
+    if name not in intervals:
+        return ""
+    low, high = intervals[name]
+    return f" ({_percent(low)} to {_percent(high)})"
+
+
+def _up_to(intervals: Mapping[str, Sequence[float]]) -> str:
+    bounds = intervals.get("gap_rms_debiased")
+    return "" if bounds is None else f" up to {number(bounds[1])}"
+
+
+def _headline_row(scores: Mapping[str, Any], name: str) -> dict[str, Any]:
+    metrics = scores["metrics"]
+    bounds = scores["intervals"].get(name)
+    notes = []
+    if f"{name}_noise_floor" in metrics:
+        notes.append(f"noise floor {number(metrics[f'{name}_noise_floor'])}")
+    if f"{name}_debiased" in metrics:
+        notes.append(f"debiased {number(metrics[f'{name}_debiased'])}")
+    if bounds is not None and name in metrics and not bounds[0] <= metrics[name] <= bounds[1]:
+        notes.append(
+            "the value lies outside the interval of the population's gap: small cells push it up"
+        )
+    return {
+        "name": name,
+        "value": metrics.get(name),
+        "interval": None if bounds is None else f"{number(bounds[0])} to {number(bounds[1])}",
+        "notes": notes,
+        "reason": scores["reasons"].get(name),
+        "how": _HOW_TO_READ[name],
+    }
+
+
+def _other_metrics(scores: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what else was logged but the gaps by occupation, which have a table of their own."""
+    rows = []
+    for name, value in scores["metrics"].items():
+        if name in HEADLINE or name.startswith("tpr_gap/") or name.endswith(("_low", "_high")):
+            continue
+        low, high = scores["intervals"].get(name, (None, None))
+        whole = name == "bios" or name.startswith("occupations_")
+        rows.append(
+            {
+                "name": name,
+                "value": f"{value:,.0f}" if whole else number(value),
+                "interval": "" if low is None else f"{number(low)} to {number(high)}",
+            }
+        )
+    return rows
+
+
+def _absent(reasons: Mapping[str, str]) -> list[tuple[str, str]]:
+    by_reason: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        if not name.startswith("tpr_gap/"):  # in the table of occupations that are not scored
+            by_reason.setdefault(why, []).append(name)
+    return [(", ".join(names), why) for why, names in by_reason.items()]
+
+
+def _flip(flip: Flip, *, texts: bool, changed: str | None) -> dict[str, Any]:
+    before: list[Part] = []
+    after: list[Part] = []
+    if texts:
+        if flip.counterfactual_text is None:
+            before = mark_differences(flip.text, flip.text)[0]
+        else:
+            before, after = mark_differences(flip.text, flip.counterfactual_text)
+    kind = "between two wrong labels"
+    if flip.counterfactual_prediction == flip.occupation:
+        kind = "towards the true occupation"
+    if flip.prediction == flip.occupation:
+        kind = "away from the true occupation"
+    return {"flip": flip, "kind": kind, "before": before, "after": after, "changed": changed}

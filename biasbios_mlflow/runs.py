@@ -1,0 +1,213 @@
+"""From the run: evaluations read back, and two of them compared bio by bio."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.rows import read_outcomes
+from biasbios_mlflow.scoring import Scores, compare
+from biasbios_mlflow.scoring.comparison import Comparison
+from biasbios_mlflow.scoring.outcomes import Outcomes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from mlflow.models import EvaluationResult
+
+__all__ = ["RunComparison", "compare_runs", "outcomes_at", "outcomes_of", "plot_comparison"]
+
+
+@dataclass(frozen=True, eq=False)
+class RunComparison:
+    """Two evaluations of the same bios.
+
+    Attributes
+    ----------
+    names : (str, str)
+        What the models are called.
+    scores : (mapping, mapping)
+        What `Scores.to_dict` returns of each.
+    comparison : Comparison
+        How the second differs from the first.
+    """
+
+    names: tuple[str, str]
+    scores: tuple[Mapping[str, Any], Mapping[str, Any]]
+    comparison: Comparison
+
+    def figure(self) -> Figure:
+        """Draw both side by side."""
+        from biasbios_mlflow.report.figures import comparison_figure
+
+        differences = self.comparison.to_dict()["differences"]
+        return comparison_figure(*self.scores, differences, names=self.names)
+
+
+def compare_runs(
+    a: str | EvaluationResult | Scores,
+    b: str | EvaluationResult | Scores,
+    *,
+    names: tuple[str, str] | None = None,
+    confidence: float = 0.95,
+    n_replicates: int = 10_000,
+    seed: int = 0,
+    min_cell: int | None = None,
+) -> RunComparison:
+    """Compare two evaluations of the same bios.
+
+    Parameters
+    ----------
+    a, b : str, EvaluationResult or Scores
+        The id of a run (``<id>/<folder>`` for one of several evaluations in it, as they lie under
+        ``biasbios/``), what an evaluation returned, or what `score` returned.
+    names : (str, str), optional
+        What to call them; by default the URI of each model.
+    confidence, n_replicates, seed, min_cell
+        See `compare`; ``min_cell`` is by default that of both evaluations.
+
+    Returns
+    -------
+    RunComparison
+
+    Raises
+    ------
+    MlflowException
+        When there is no evaluation, or no predictions in it, or the bios are not the same.
+    """
+    read = [_read(one) for one in (a, b)]
+    if min_cell is None:
+        chosen = {scores["options"]["min_cell"] for _, scores, _ in read}
+        if len(chosen) > 1:
+            raise invalid(
+                "min_cell",
+                found=f"evaluations made with {' and '.join(map(str, sorted(chosen)))}",
+                expected="the same for both",
+                fix="pass min_cell",
+            )
+        min_cell = chosen.pop()
+    comparison = compare(
+        read[0][2],
+        read[1][2],
+        confidence=confidence,
+        n_replicates=n_replicates,
+        seed=seed,
+        min_cell=min_cell,
+    )
+    found = (read[0][0], read[1][0])
+    if found[0] == found[1]:
+        found = ("a", "b")
+    return RunComparison(names or found, (read[0][1], read[1][1]), comparison)
+
+
+def plot_comparison(
+    a: str | EvaluationResult | Scores, b: str | EvaluationResult | Scores, **options: Any
+) -> Figure:
+    """Draw two evaluations of the same bios side by side.
+
+    The five metrics with their intervals and the paired difference of each, and the TPR gap of each
+    occupation under both models.
+
+    Parameters
+    ----------
+    a, b, **options
+        See `compare_runs`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Save it with ``savefig``; log it with ``mlflow.log_figure``.
+
+    Raises
+    ------
+    MlflowException
+        As `compare_runs`.
+
+    Examples
+    --------
+    >>> from biasbios_mlflow import score
+    >>> occupations, genders = ["nurse", "poet"] * 100, ["male", "male", "female", "female"] * 50
+    >>> a = score(occupations, genders, ["nurse"] * 200)
+    >>> b = score(occupations, genders, ["nurse", "poet", "nurse", "nurse"] * 50)
+    >>> plot_comparison(a, b, names=("first", "second")).axes[0].get_title(loc="left")[:17]
+    'balanced_accuracy'
+    """
+    return compare_runs(a, b, **options).figure()
+
+
+def outcomes_of(result: EvaluationResult) -> Outcomes:
+    """Return the rows of an evaluation as they were counted.
+
+    Raises
+    ------
+    MlflowException
+        When the evaluation kept no rows.
+    """
+    for artifact_name, artifact in result.artifacts.items():
+        if artifact_name.endswith("biasbios/predictions"):
+            return outcomes_at(artifact.uri)
+    raise invalid(
+        "log_predictions",
+        found="false",
+        expected="true: two models are compared bio by bio",
+        fix="leave log_predictions at its default",
+    )
+
+
+def outcomes_at(uri: str) -> Outcomes:
+    """Return the rows of the predictions.parquet under an artifact URI."""
+    import mlflow
+
+    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
+        return read_outcomes(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
+
+
+def _read(one: str | EvaluationResult | Scores) -> tuple[str, Mapping[str, Any], Outcomes | Scores]:
+    """Return the name of a model, its scores and its rows."""
+    if isinstance(one, Scores):
+        return "", one.to_dict(), one
+    if not isinstance(one, str):
+        for artifact_name, artifact in one.artifacts.items():
+            if artifact_name.endswith("biasbios/summary"):
+                summary = artifact.content
+                return _name(summary), summary["scores"], outcomes_of(one)
+        raise invalid(
+            "result",
+            found=f"the artifacts {sorted(one.artifacts)}",
+            expected="the result of an evaluation by biasbios",
+            fix="evaluate with evaluators=['biasbios']",
+        )
+    return _read_run(one)
+
+
+def _read_run(run: str) -> tuple[str, Mapping[str, Any], Outcomes]:
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    run_id, _, folder = run.strip("/").partition("/")
+    where = f"runs:/{run_id}/{folder if folder.startswith('biasbios') else f'biasbios/{folder}'}"
+    where = where.rstrip("/")
+    try:
+        summary = mlflow.artifacts.load_dict(f"{where}/summary.json")
+    except (MlflowException, OSError) as error:
+        raise invalid(
+            f"run {run!r}",
+            found="no evaluation by biasbios in it",
+            expected="the id of a run that biasbios has logged to",
+            fix="look up the run's id with: mlflow runs list --experiment-id …",
+        ) from error
+    if not summary["config"]["log_predictions"]:
+        raise invalid(
+            f"run {run!r}",
+            found="an evaluation with log_predictions=False",
+            expected="one that kept its predictions: models are compared bio by bio",
+            fix="evaluate again with log_predictions at its default",
+        )
+    return _name(summary), summary["scores"], outcomes_at(f"{where}/predictions.parquet")
+
+
+def _name(summary: Mapping[str, Any]) -> str:
+    model = summary["model"]
+    return str(model["uri"] or model["model_id"] or "")

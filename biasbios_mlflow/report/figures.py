@@ -35,7 +35,7 @@ SECOND = "#D55E00"
 INK = "#1a1c20"
 QUIET = "#6b7078"
 
-_STYLE = {
+_STYLE: Any = {
     "axes.edgecolor": QUIET,
     "axes.labelcolor": INK,
     "axes.spines.right": False,
@@ -63,9 +63,7 @@ def style() -> Iterator[None]:
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         # Names in scripts that the font lacks are drawn as boxes; the tables hold them as text.
-        warnings.filterwarnings(
-            "ignore", message="Glyph .* missing from font", category=UserWarning
-        )
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         yield
 
 
@@ -311,9 +309,7 @@ def svg(figure: Figure, *, prefix: str) -> str:
     return markup
 
 
-def _figure(
-    *, height: float, width: float = 8.0, mosaic: list[list[str]] | None = None
-) -> tuple[Figure, list[Axes]]:
+def _figure(*, height: float, width: float = 8.0, mosaic: Any = None) -> tuple[Figure, list[Axes]]:
     """Return a figure that no window system knows of, and its axes; sizes in inches."""
     from matplotlib.figure import Figure
 

@@ -1,8 +1,7 @@
-"""Two texts side by side: what differs is marked, what is long is cut, what is invisible is shown."""
+"""Two texts side by side: differences marked, long ones cut, control characters shown."""
 
 from __future__ import annotations
 
-import os
 import re
 from difflib import SequenceMatcher
 
@@ -18,26 +17,26 @@ _SYMBOLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"
 
 
 def visible(text: str) -> str:
-    """Return a text with its control characters shown as symbols, and lone surrogates replaced.
+    r"""Return a text with its control characters shown as symbols, and lone surrogates replaced.
 
     Examples
     --------
-    >>> visible("a\\x00b\\tc")
-    'a␀b\\tc'
+    >>> visible("a\x00b\tc")
+    'a␀b\tc'
     """
     text = text.replace("\r\n", "\n").translate(_SYMBOLS)
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def spreadsheet_safe(cell: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula: a text gets an apostrophe in front.
+    r"""Return a cell that no spreadsheet takes for a formula: a text gets an apostrophe in front.
 
     Numbers stay as they are. See "CSV Injection" of the OWASP Foundation.
 
     Examples
     --------
     >>> spreadsheet_safe('=HYPERLINK("https://host.example")'), spreadsheet_safe(-1.5)
-    ('\\'=HYPERLINK("https://host.example")', -1.5)
+    ('\'=HYPERLINK("https://host.example")', -1.5)
     """
     if not isinstance(cell, str):
         return cell
@@ -66,7 +65,8 @@ def mark_differences(
     >>> mark_differences("She sings.", "He sings.")
     ([('She', True), (' sings.', False)], [('He', True), (' sings.', False)])
     """
-    first = len(os.path.commonprefix([before, after]))
+    pairs = enumerate(zip(before, after, strict=False))
+    first = next((at for at, (x, y) in pairs if x != y), min(len(before), len(after)))
     start = 0 if max(len(before), len(after)) <= longest else max(0, first - _BEFORE)
     a, b = (_WORDS.findall(text[start : start + longest]) for text in (before, after))
     cut = [start + longest < len(text) for text in (before, after)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ class Flip:
     change: float | None
     text: str
     counterfactual_text: str | None
+    changed_words: str | None = None
 
     def rank(self) -> tuple[float, int]:
         """Return what flips are sorted by: largest change first, then the order of the data."""
@@ -122,6 +123,24 @@ class Flips:
             )
         return cls(limit=limit, found=len(flipped), sample=tuple(sample))
 
+    def without_texts(self, scope: str | None) -> Flips:
+        """Return the same flips with the words that the swap changed instead of the texts.
+
+        Parameters
+        ----------
+        scope : str or None
+            Scope of the swap; None where the counterfactuals were the user's own, of which no word
+            is shown.
+        """
+
+        def stripped(flip: Flip) -> Flip:
+            words = flip.changed_words
+            if words is None and scope is not None:
+                words = "; ".join(f"{a} > {b}" for a, b in changed_words(flip.text, scope))
+            return replace(flip, text="", counterfactual_text=None, changed_words=words)
+
+        return replace(self, sample=tuple(map(stripped, self.sample)))
+
     def table(self, *, texts: bool = True, scope: str | None = None) -> pd.DataFrame:
         """Return one row a flip, largest change first.
 
@@ -130,20 +149,16 @@ class Flips:
         texts : bool, default=True
             Whether to show both texts; else only the words that the swap changed.
         scope : str, optional
-            Scope of the swap; None where the counterfactuals were the user's own, of which no word
-            is shown without ``texts``.
+            See `without_texts`.
         """
-        table = pd.DataFrame([vars(flip) for flip in self.sample], columns=_COLUMNS)
+        flips = self if texts else self.without_texts(scope)
+        table = pd.DataFrame([vars(flip) for flip in flips.sample], columns=_COLUMNS)
         if table["id"].isna().all():
             table = table.drop(columns="id")
-        if not texts:
-            if scope is not None:
-                table["changed_words"] = [
-                    "; ".join(f"{a} > {b}" for a, b in changed_words(text, scope))
-                    for text in table["text"]
-                ]
-            table = table.drop(columns=["text", "counterfactual_text"])
-        return table
+        if texts:
+            return table.drop(columns="changed_words")
+        shown = table.drop(columns=["text", "counterfactual_text"])
+        return shown if scope is not None else shown.drop(columns="changed_words")
 
 
 def _largest(limit: int, flips: Iterable[Flip]) -> tuple[Flip, ...]:

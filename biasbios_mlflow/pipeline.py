@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +20,8 @@ from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR
 from tqdm.auto import tqdm
 
 from biasbios_mlflow.bios.checked import Bios, RowHash
+from biasbios_mlflow.bios.occupations import Labels
+from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.flips import Flips
@@ -47,6 +49,8 @@ __all__ = [
     "conclude",
     "evaluate_bios",
     "evaluate_window",
+    "output_reader",
+    "window_store",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -218,14 +222,14 @@ def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcome
 
 
 def evaluate_bios(
-    bios: Bios, predictor: Predictor | StaticPredictions, config: EvaluationConfig
+    bios: Bios | BiosStream, predictor: Predictor | StaticPredictions, config: EvaluationConfig
 ) -> Evaluation:
     """Evaluate a model on bios, window by window.
 
     Parameters
     ----------
-    bios : Bios
-        From `check_bios`.
+    bios : Bios or BiosStream
+        From `check_bios`, or read as they are needed.
     predictor : Predictor
         From `find_predictor`.
     config : EvaluationConfig
@@ -239,7 +243,13 @@ def evaluate_bios(
     MlflowException
         At an output that cannot be read, or that has no label in common with the data.
     """
-    reader = _reader(bios, predictor, config)
+    reader = output_reader(
+        bios.labels,
+        config,
+        classes=predictor.classes,
+        static=isinstance(predictor, StaticPredictions),
+        occupation_ids=bios.occupation_ids,
+    )
     watch = Stopwatch()
     total: WindowResult | None = None
     folder = Path(tempfile.mkdtemp(prefix="biasbios-")) if config.log_predictions else None
@@ -251,7 +261,7 @@ def evaluate_bios(
             progress = stack.enter_context(_progress_bar(len(bios)))
             if not isinstance(predictor, StaticPredictions):
                 stack.enter_context(predictor.session())
-            store = _store(predictor, config)
+            store = window_store(predictor, config)
             done = 0
             for window, ready, texts in _windows(bios, predictor, config, store):
                 result = evaluate_window(
@@ -356,22 +366,41 @@ def conclude(
     )
 
 
-def _reader(
-    bios: Bios, predictor: Predictor | StaticPredictions, config: EvaluationConfig
+def output_reader(
+    labels: Labels,
+    config: EvaluationConfig,
+    *,
+    classes: Sequence[Any] | None,
+    static: bool,
+    occupation_ids: bool,
 ) -> OutputReader:
-    # Static predictions are picked from the data by their column, not from a model's output.
-    column = None if isinstance(predictor, StaticPredictions) else config.predictions
+    """Return what reads the outputs of one model for bios with these labels.
+
+    Parameters
+    ----------
+    labels : Labels
+        Of the data.
+    config : EvaluationConfig
+    classes : sequence or None
+        Those of the predictor.
+    static : bool
+        Whether predictions stand in the data: they are picked by their column there, not from a
+        model's output.
+    occupation_ids : bool
+        Whether the data gives occupations as numbers.
+    """
     return OutputReader(
-        bios.labels,
-        classes=predictor.classes,
-        column=column,
-        ids_known=config.label_names is not None or bios.occupation_ids,
+        labels,
+        classes=classes,
+        column=None if static else config.predictions,
+        ids_known=config.label_names is not None or occupation_ids,
     )
 
 
-def _store(
+def window_store(
     predictor: Predictor | StaticPredictions, config: EvaluationConfig
 ) -> WindowStore | None:
+    """Return where finished windows are kept; None without ``resume_dir`` or a model to know by."""
     if config.resume_dir is None or isinstance(predictor, StaticPredictions):
         return None
     if predictor.identity is None:
@@ -386,7 +415,7 @@ def _store(
 
 
 def _windows(
-    bios: Bios,
+    bios: Bios | BiosStream,
     predictor: Predictor | StaticPredictions,
     config: EvaluationConfig,
     store: WindowStore | None,
@@ -402,12 +431,15 @@ def _windows(
 
     assert not isinstance(predictor, StaticPredictions)
     work = delayed(_swap_and_predict)
-    ahead = Parallel(n_jobs=config.n_jobs, return_as="generator")(
-        work(window, predictor, config.scope) for window in windows
-    )
-    both = zip(bios.windows(config.window_size), ahead, strict=True)
-    for window, (texts, outputs) in both:
-        yield window, Recorded(predictor, outputs), texts
+    sent: deque[Bios] = deque()
+
+    def tasks() -> Iterator[Any]:
+        for window in windows:
+            sent.append(window)
+            yield work(window, predictor, config.scope)
+
+    for texts, outputs in Parallel(n_jobs=config.n_jobs, return_as="generator")(tasks()):
+        yield sent.popleft(), Recorded(predictor, outputs), texts
 
 
 def _swap_and_predict(

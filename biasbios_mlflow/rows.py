@@ -19,19 +19,15 @@ from biasbios_mlflow.prediction.outputs import Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
 
-__all__ = ["RowsWriter", "read_outcomes"]
+__all__ = ["RowsWriter", "read_outcomes", "rows_table"]
 
 _METADATA = b"biasbios"
 
 
 class RowsWriter:
-    """Writes one row a bio: no text, but all that scores are made of.
+    """Writes one row a bio (see `rows_table`), each window a row group.
 
-    Columns: ``row`` of the source, ``id`` where there is one, ``gender``, ``occupation``,
-    ``prediction``, ``probability`` (of that prediction), ``counterfactual_prediction``,
-    ``counterfactual_probability``, ``changed`` (by the swap), the readings of the CTF score in
-    double precision, and ``probabilities`` and ``counterfactual_probabilities`` as float32 lists in
-    label order. The labels stand in the schema's metadata. Each window is a row group.
+    The labels stand in the schema's metadata.
 
     Parameters
     ----------
@@ -56,30 +52,7 @@ class RowsWriter:
         names : sequence of str
             What the prediction codes stand for.
         """
-        columns: dict[str, Any] = {"row": pa.array(bios.rows)}
-        ids = bios.ids()
-        if ids is not None:
-            columns["id"] = pa.array([None if i is None else str(i) for i in ids], pa.string())
-        columns["gender"] = _named(GENDERS, bios.genders)
-        columns["occupation"] = _named(outcomes.labels, bios.occupations)
-        for prefix, predictions in (("", pair.original), ("counterfactual_", pair.counterfactual)):
-            if predictions is None:
-                continue
-            columns[f"{prefix}prediction"] = _named(names, predictions.codes)
-            if predictions.probabilities is not None:
-                columns[f"{prefix}probability"] = _of_prediction(predictions)
-        if outcomes.changed is not None:
-            columns["changed"] = pa.array(outcomes.changed)
-        if outcomes.ctf is not None:
-            for column, name in enumerate(CTF_READINGS):
-                columns[name] = pa.array(outcomes.ctf[:, column], from_pandas=True)
-        for prefix, predictions in (("", pair.original), ("counterfactual_", pair.counterfactual)):
-            if predictions is not None and predictions.probabilities is not None:
-                matrix = predictions.probabilities.astype(np.float32)
-                columns[f"{prefix}probabilities"] = pa.FixedSizeListArray.from_arrays(
-                    pa.array(matrix.ravel()), matrix.shape[1]
-                )
-        table = pa.table(columns)
+        table = rows_table(bios, pair, outcomes, names)
         if self._writer is None:
             about = json.dumps({"labels": list(outcomes.labels)}).encode()
             schema = table.schema.with_metadata({_METADATA: about})
@@ -94,6 +67,54 @@ class RowsWriter:
         """Finish the file."""
         if self._writer is not None:
             self._writer.close()
+
+
+def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Sequence[str]) -> Any:
+    """Return one row a bio: no text, but all that scores are made of.
+
+    Parameters
+    ----------
+    bios : Bios
+        n bios.
+    pair : PredictedPair
+    outcomes : Outcomes
+        Of the same bios.
+    names : sequence of str
+        What the prediction codes stand for.
+
+    Returns
+    -------
+    pyarrow.Table of n rows
+        Columns: ``row`` of the source, ``id`` where there is one, ``gender``, ``occupation``,
+        ``prediction``, ``probability`` (of that prediction), ``counterfactual_prediction``,
+        ``counterfactual_probability``, ``changed`` (by the swap), the readings of the CTF score in
+        double precision, and ``probabilities`` and ``counterfactual_probabilities`` as float32
+        lists in label order.
+    """
+    columns: dict[str, Any] = {"row": pa.array(bios.rows)}
+    ids = bios.ids()
+    if ids is not None:
+        columns["id"] = pa.array([None if i is None else str(i) for i in ids], pa.string())
+    columns["gender"] = _named(GENDERS, bios.genders)
+    columns["occupation"] = _named(outcomes.labels, bios.occupations)
+    for prefix, predictions in (("", pair.original), ("counterfactual_", pair.counterfactual)):
+        if predictions is None:
+            continue
+        columns[f"{prefix}prediction"] = _named(names, predictions.codes)
+        if predictions.probabilities is not None:
+            columns[f"{prefix}probability"] = _of_prediction(predictions)
+    if outcomes.changed is not None:
+        columns["changed"] = pa.array(outcomes.changed)
+    if outcomes.ctf is not None:
+        for column, name in enumerate(CTF_READINGS):
+            columns[name] = pa.array(outcomes.ctf[:, column], from_pandas=True)
+    for prefix, predictions in (("", pair.original), ("counterfactual_", pair.counterfactual)):
+        if predictions is not None and predictions.probabilities is not None:
+            matrix = predictions.probabilities.astype(np.float32)
+            columns[f"{prefix}probabilities"] = pa.FixedSizeListArray.from_arrays(
+                pa.array(matrix.ravel()), matrix.shape[1]
+            )
+    return pa.table(columns)
 
 
 def read_outcomes(path: Path | str) -> Outcomes:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,6 @@ from tqdm.auto import tqdm
 
 from biasbios_mlflow.bios.checked import Bios, RowHash
 from biasbios_mlflow.bios.occupations import Labels
-from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.flips import Flips
@@ -222,14 +221,14 @@ def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcome
 
 
 def evaluate_bios(
-    bios: Bios | BiosStream, predictor: Predictor | StaticPredictions, config: EvaluationConfig
+    bios: Bios, predictor: Predictor | StaticPredictions, config: EvaluationConfig
 ) -> Evaluation:
     """Evaluate a model on bios, window by window.
 
     Parameters
     ----------
-    bios : Bios or BiosStream
-        From `check_bios`, or read as they are needed.
+    bios : Bios
+        From `check_bios`.
     predictor : Predictor
         From `find_predictor`.
     config : EvaluationConfig
@@ -415,7 +414,7 @@ def window_store(
 
 
 def _windows(
-    bios: Bios | BiosStream,
+    bios: Bios,
     predictor: Predictor | StaticPredictions,
     config: EvaluationConfig,
     store: WindowStore | None,
@@ -431,15 +430,12 @@ def _windows(
 
     assert not isinstance(predictor, StaticPredictions)
     work = delayed(_swap_and_predict)
-    sent: deque[Bios] = deque()
-
-    def tasks() -> Iterator[Any]:
-        for window in windows:
-            sent.append(window)
-            yield work(window, predictor, config.scope)
-
-    for texts, outputs in Parallel(n_jobs=config.n_jobs, return_as="generator")(tasks()):
-        yield sent.popleft(), Recorded(predictor, outputs), texts
+    ahead = Parallel(n_jobs=config.n_jobs, return_as="generator")(
+        work(window, predictor, config.scope) for window in windows
+    )
+    both = zip(bios.windows(config.window_size), ahead, strict=True)
+    for window, (texts, outputs) in both:
+        yield window, Recorded(predictor, outputs), texts
 
 
 def _swap_and_predict(

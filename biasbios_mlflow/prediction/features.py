@@ -7,18 +7,22 @@ import importlib.util
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from biasbios_mlflow.bios.checked import Bios
+from biasbios_mlflow.bios.checked import Bios, check_column
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid, missing_extra
 
-__all__ = ["Encoder", "FeatureColumns", "find_features"]
+if TYPE_CHECKING:
+    from biasbios_mlflow.prediction.tokens import TokenModel
+
+__all__ = ["Encoder", "FeatureColumns", "SentenceModel", "find_features"]
 
 Matrix = npt.NDArray[Any]
 
@@ -67,13 +71,7 @@ class FeatureColumns:
 
 
 def _stack(bios: Bios, option: str, column: str) -> Matrix:
-    if column not in bios.inputs.columns:
-        raise invalid(
-            option,
-            found=f"no column {column!r} among {list(map(str, bios.inputs.columns))}",
-            expected="the name of a column of the data",
-            fix=f"set {option} to the column that holds one vector a bio",
-        )
+    check_column(option, column, bios.inputs.columns)
     try:
         matrix = np.array([np.asarray(cell) for cell in bios.inputs[column]])
         if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
@@ -189,50 +187,102 @@ def _load_encoder(name: str, config: EvaluationConfig) -> Encoder:
         if config.max_length is not None:
             sentences.max_seq_length = config.max_length
         return Encoder(name, lambda texts: sentences.encode(texts, show_progress_bar=False))
-    for package in ("torch", "transformers"):
-        if importlib.util.find_spec(package) is None:
-            raise missing_extra(package, "transformers", needed_for=f"encoder {name!r}")
-    return _transformers_encoder(name, config)
+    return SentenceModel.load(name).encoder(config)
 
 
-def _transformers_encoder(name: str, config: EvaluationConfig) -> Encoder:
-    """Run a model of the Hugging Face kind; pooled as its sentence-transformers files say."""
-    from transformers import AutoModel, AutoTokenizer
+@dataclass(frozen=True, eq=False)
+class SentenceModel:
+    """A model of the Hugging Face kind that turns texts into vectors.
 
-    from biasbios_mlflow.prediction.tokens import TokenModel, pool
+    Attributes
+    ----------
+    name : str
+        What it was loaded from, for the log.
+    model : transformers.PreTrainedModel
+    tokenizer : transformers.PreTrainedTokenizerBase
+    pooling : {"mean", "cls", "max"}
+    normalize : bool
+        Whether vectors are brought to length 1.
+    max_length : int or None
+        Tokens after which a text is cut, where its files say so.
+    """
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModel.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise invalid(
-            "encoder",
-            found=f"{name!r} ({str(error).splitlines()[0]})",
-            expected="a model URI, or a sentence-transformers or Hugging Face name or path",
-            fix="check the name, or hand in a callable from texts to vectors",
-        ) from error
-    pooling, normalize, length = _sentence_settings(Path(name))
-    running = TokenModel(
-        model,
-        tokenizer,
-        max_length=config.max_length or length,
-        token_budget=config.token_budget,
-        device=config.device,
-        dtype=config.dtype,
-    )
+    name: str
+    model: Any
+    tokenizer: Any
+    pooling: str = "mean"
+    normalize: bool = False
+    max_length: int | None = None
 
-    def encode(texts: list[str]) -> Matrix:
-        matrix: Matrix | None = None
-        for rows, part in running.run(texts, lambda output, mask: pool(output, mask, pooling)):
-            if matrix is None:
-                matrix = np.empty((len(texts), part.shape[1]), dtype=np.float32)
-            matrix[rows] = part
-        assert matrix is not None
-        if normalize:
-            matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-        return matrix
+    @classmethod
+    def load(cls, name: str) -> SentenceModel:
+        """Load a model; it is pooled as its sentence-transformers files say.
 
-    return Encoder(f"{name} ({pooling} pooling) on {running.device}", encode, running.session)
+        Parameters
+        ----------
+        name : str
+            Name or path.
+
+        Raises
+        ------
+        MlflowException
+            When torch or transformers is not installed, or there is no such model.
+        """
+        for package in ("torch", "transformers"):
+            if importlib.util.find_spec(package) is None:
+                raise missing_extra(package, "transformers", needed_for=f"encoder {name!r}")
+        from transformers import AutoModel, AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(name)
+            model = AutoModel.from_pretrained(name)
+        except (OSError, ValueError) as error:
+            raise invalid(
+                "encoder",
+                found=f"{name!r} ({str(error).splitlines()[0]})",
+                expected="a model URI, or a sentence-transformers or Hugging Face name or path",
+                fix="check the name, or hand in a callable from texts to vectors",
+            ) from error
+        pooling, normalize, length = _sentence_settings(Path(name))
+        return cls(name, model, tokenizer, pooling, normalize, length)
+
+    def running(self, config: EvaluationConfig) -> TokenModel:
+        """Return it ready to run over many texts."""
+        from biasbios_mlflow.prediction.tokens import TokenModel
+
+        return TokenModel(
+            self.model,
+            self.tokenizer,
+            max_length=config.max_length or self.max_length,
+            token_budget=config.token_budget,
+            device=config.device,
+            dtype=config.dtype,
+        )
+
+    def vectors(self, output: Any, mask: Any) -> Any:
+        """Return a tensor with one vector a text, from the model's output and attention mask."""
+        from biasbios_mlflow.prediction.tokens import pool
+
+        pooled = pool(output, mask, self.pooling)
+        if self.normalize:
+            pooled = pooled / pooled.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        return pooled
+
+    def encoder(self, config: EvaluationConfig) -> Encoder:
+        """Return it as an encoder."""
+        running = self.running(config)
+
+        def encode(texts: list[str]) -> Matrix:
+            matrix: Matrix | None = None
+            for rows, part in running.run(texts, self.vectors):
+                if matrix is None:
+                    matrix = np.empty((len(texts), part.shape[1]), dtype=np.float32)
+                matrix[rows] = part
+            assert matrix is not None
+            return matrix
+
+        name = f"{self.name} ({self.pooling} pooling) on {running.device}"
+        return Encoder(name, encode, running.session)
 
 
 def _is_sentence_model(name: str) -> bool:

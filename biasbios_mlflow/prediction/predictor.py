@@ -20,6 +20,7 @@ from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
 from biasbios_mlflow.prediction.pyfunc import PyfuncPredictor, ServedPredictor
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
+from biasbios_mlflow.prediction.trained import unwrap_trained
 from biasbios_mlflow.prediction.transformers import TransformersPredictor
 
 __all__ = [
@@ -130,7 +131,7 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
     if config.prediction == "auto":
         found = SklearnPredictor.of(model)
         if found is None and features is None:
-            found = TransformersPredictor.of(model, config)
+            found = TransformersPredictor.of(model, config) or unwrap_trained(model, config)
     if found is None:
         kind = ServedPredictor if ServedPredictor.serves(model) else PyfuncPredictor
         found = kind(model, features=features is not None)

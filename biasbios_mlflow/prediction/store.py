@@ -19,12 +19,47 @@ from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
 
-__all__ = ["WindowStore"]
+__all__ = ["WindowStore", "read_sealed", "write_sealed"]
 
 _logger = logging.getLogger(__name__)
 
 _FORMAT = b"biasbios window 1\n"
 _DIGEST = hashlib.sha256().digest_size
+
+
+def write_sealed(path: Path, kind: bytes, payload: bytes) -> None:
+    """Write a file that holds a hash of its own content.
+
+    It is written aside and moved: a kill leaves no half file under the final name.
+
+    Parameters
+    ----------
+    path : Path
+    kind : bytes
+        What the file begins with.
+    payload : bytes
+    """
+    aside = path.with_suffix(f".{os.getpid()}")
+    aside.write_bytes(kind + hashlib.sha256(payload).digest() + payload)
+    aside.replace(path)
+
+
+def read_sealed(path: Path, kind: bytes, *, otherwise: str) -> bytes | None:
+    """Return the payload that `write_sealed` wrote, None where there is no such file.
+
+    A file that is damaged, or of another kind, is not trusted; the log says so, and what happens
+    ``otherwise``.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    head = len(kind) + _DIGEST
+    payload = content[head:]
+    if content[:head] != kind + hashlib.sha256(payload).digest():
+        _logger.warning("%s is damaged; %s.", path, otherwise)
+        return None
+    return payload
 
 
 class WindowStore:
@@ -81,14 +116,8 @@ class WindowStore:
         The reader learns from them as it would have from the model's output.
         """
         path = self._path(key)
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        head = len(_FORMAT) + _DIGEST
-        payload = content[head:]
-        if content[:head] != _FORMAT + hashlib.sha256(payload).digest():
-            _logger.warning("%s is damaged; its bios are predicted again.", path)
+        payload = read_sealed(path, _FORMAT, otherwise="its bios are predicted again")
+        if payload is None:
             return None
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
@@ -127,12 +156,7 @@ class WindowStore:
             arrays["changed"] = pair.changed
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
-        payload = buffer.getvalue()
-        path = self._path(key)
-        # Written aside and moved: a kill leaves no half file under the final name.
-        aside = path.with_suffix(f".{os.getpid()}")
-        aside.write_bytes(_FORMAT + hashlib.sha256(payload).digest() + payload)
-        aside.replace(path)
+        write_sealed(self._path(key), _FORMAT, buffer.getvalue())
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.window"

@@ -1,5 +1,6 @@
 """Train the classifiers that the paper compares, and compare them."""
 
-from biasbios_mlflow.training.runs import METHODS, TrainedModel, train
+from biasbios_mlflow.training.classifiers import TrainedModel, train
+from biasbios_mlflow.training.methods import METHODS, Settings
 
-__all__ = ["METHODS", "TrainedModel", "train"]
+__all__ = ["METHODS", "Settings", "TrainedModel", "train"]

@@ -42,7 +42,7 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.titlecolor": INK,
     "axes.titlelocation": "left",
-    "axes.titlesize": 11,
+    "axes.titlesize": 10,
     "font.family": ["DejaVu Sans"],  # it comes with matplotlib: the same figure everywhere
     "font.size": 9,
     "svg.fonttype": "path",
@@ -51,7 +51,7 @@ _STYLE: Any = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
-_LONGEST_NAME = 40
+_LONGEST_NAME = 36
 _MOST_PAIRS = 20
 _MOST_OCCUPATIONS = 60
 
@@ -124,10 +124,10 @@ def gaps_figure(scores: Mapping[str, Any]) -> Figure:
         percent = f"{100 * scores['options']['confidence']:g} %"
         left_out = len(scored) + len(others) - len(rows)
         axes.set_xlabel(
-            f"TPR of men minus TPR of women, {percent} interval; filled: adjusted p < 0.05"
+            f"TPR of men minus TPR of women\n{percent} interval; filled: adjusted p < 0.05"
             + (f"\n{left_out} further occupations are in the table" if left_out else "")
         )
-        _title_at_zero(axes, "women are recognized better", "men are recognized better")
+        _title_sides(axes, "women are recognized better", "men are recognized better")
     return figure
 
 
@@ -194,7 +194,7 @@ def flips_figure(scores: Mapping[str, Any]) -> Figure:
             f"Bios whose prediction changed: {drawn:,} of {in_all:,} flips, "
             f"{len(shown)} of {len(pairs)} pairs of labels"
         )
-        _title_at_zero(axes, "women's bios, swapped", "men's bios, swapped")
+        _title_sides(axes, "women's bios, swapped", "men's bios, swapped")
     return figure
 
 
@@ -263,7 +263,7 @@ def comparison_figure(
             ],
             loc="lower left",
             bbox_to_anchor=(0, 1),
-            ncols=2,
+            ncols=1,
             frameon=False,
         )
     return figure
@@ -321,16 +321,10 @@ def _figure(*, height: float, width: float = 8.0, mosaic: Any = None) -> tuple[F
     return figure, [*axes.values(), large]
 
 
-def _title_at_zero(axes: Axes, left: str, right: str) -> None:
-    """Say on both sides of the line at zero what lies there."""
-    place: dict[str, Any] = {
-        "xy": (0, 1),
-        "xycoords": ("data", "axes fraction"),
-        "textcoords": "offset points",
-        "fontsize": 10,
-    }
-    axes.annotate(f"←  {left}", xytext=(-10, 6), ha="right", color=SECOND, **place)
-    axes.annotate(f"{right}  →", xytext=(10, 6), ha="left", color=FIRST, **place)
+def _title_sides(axes: Axes, left: str, right: str) -> None:
+    """Say above both sides of the line at zero what lies there."""
+    axes.set_title(f"←  {left}", loc="left", color=SECOND)
+    axes.set_title(f"{right}  →", loc="right", color=FIRST)
 
 
 def _mark(marker: str, colour: str, label: str) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 __all__ = ["mark_differences", "spreadsheet_safe", "visible"]
@@ -69,15 +71,32 @@ def mark_differences(
     first = next((at for at, (x, y) in pairs if x != y), min(len(before), len(after)))
     start = 0 if max(len(before), len(after)) <= longest else max(0, first - _BEFORE)
     a, b = (_WORDS.findall(text[start : start + longest]) for text in (before, after))
-    cut = [start + longest < len(text) for text in (before, after)]
     sides: tuple[list[Part], list[Part]] = ([], [])
-    for kind, a1, a2, b1, b2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        for side, words in zip(sides, (a[a1:a2], b[b1:b2]), strict=True):
+    for same, old, new in _runs(a, b, cut=start + longest < max(len(before), len(after))):
+        for side, words in zip(sides, (old, new), strict=True):
             if words:
-                side.append((visible("".join(words)), kind != "equal"))
-    for side, more in zip(sides, cut, strict=True):
+                side.append((visible("".join(words)), not same))
+    for side, text in zip(sides, (before, after), strict=True):
         if start:
             side.insert(0, ("… ", False))
-        if more:
+        if start + longest < len(text):
             side.append((" …", False))
     return sides
+
+
+def _runs(a: list[str], b: list[str], *, cut: bool) -> Iterator[tuple[bool, list[str], list[str]]]:
+    """Yield runs of words that are the same, or not, on both sides."""
+    # A swap puts a word for a word: side by side, no other alignment can come between. Words and
+    # the spaces between them: not even a text of pronouns only differs in more than half of them.
+    differ = [x != y for x, y in zip(a, b, strict=False)]
+    if (cut or len(a) == len(b)) and sum(differ) <= (len(differ) + 1) // 2:
+        at = 0
+        for different, run in itertools.groupby(differ):
+            end = at + len(list(run))
+            yield not different, a[at:end], b[at:end]
+            at = end
+        # What one window holds more than the other is no difference: it was cut elsewhere.
+        yield True, a[at:], b[at:]
+        return
+    for kind, a1, a2, b1, b2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        yield kind == "equal", a[a1:a2], b[b1:b2]

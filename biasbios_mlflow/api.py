@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.bios.checked import check_column, find_columns
-from biasbios_mlflow.bios.readers import as_dataset, read_bios
+from biasbios_mlflow.bios.dataset import BiosDataset
+from biasbios_mlflow.bios.readers import as_dataset
+from biasbios_mlflow.bios.sources import open_source
+from biasbios_mlflow.bios.stream import sample_rows
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 
@@ -22,13 +25,15 @@ def evaluate(
     data: Any = None,
     *,
     split: str | None = None,
+    sample: int | None = None,
     env_manager: str = "local",
     model_config: dict[str, Any] | None = None,
     **config: Any,
 ) -> EvaluationResult:
     """Evaluate a registered model on bios and log the result to the active run, or a new one.
 
-    The same as `mlflow.models.evaluate` with this plugin.
+    The same as `mlflow.models.evaluate` with this plugin, but for the memory: files are read and
+    evaluated window by window, whatever their size.
 
     Parameters
     ----------
@@ -41,6 +46,8 @@ def evaluate(
         invented; a warning says so.
     split : str, optional
         Which part of ``data``.
+    sample : int, optional
+        Draw so many bios, every gender and occupation by its share; the option ``seed`` says which.
     env_manager : {"local", "virtualenv", "uv", "conda"}, default="local"
         The environment in which the model predicts.
     model_config : dict, optional
@@ -81,7 +88,7 @@ def evaluate(
             stacklevel=2,
         )
         data, split = "sample", split or "test"
-    dataset = load_dataset(data, split=split, config=config)
+    dataset = load_dataset(data, split=split, sample=sample, config=config)
     if model is None:
         dataset = _with_predictions(dataset, checked.predictions)
     return mlflow.models.evaluate(
@@ -95,31 +102,43 @@ def evaluate(
     )
 
 
-def load_dataset(data: Any, *, split: str | None, config: Mapping[str, Any]) -> Any:
+def load_dataset(
+    data: Any, *, split: str | None = None, sample: int | None = None, config: Mapping[str, Any]
+) -> Any:
     """Return bios as an MLflow dataset with the occupation as its targets, nothing renamed.
 
     Parameters
     ----------
-    data, split
+    data, split, sample
         See `evaluate`.
     config : mapping
         The evaluator's options, for the names of the columns.
 
     Returns
     -------
-    mlflow.data.pandas_dataset.PandasDataset
+    mlflow.data.pandas_dataset.PandasDataset or BiosDataset
+        The latter for bios that need not be in memory.
     """
-    if getattr(data, "targets", None) is not None and split is None:
+    if getattr(data, "targets", None) is not None and split is None and sample is None:
         return data
     checked = EvaluationConfig.parse(config)
-    frame, name, where = read_bios(data, split)
+    source = open_source(data, split)
     columns = find_columns(
-        list(frame.columns),
+        source.columns,
         text=checked.text_column,
         occupation=checked.occupation_column,
         gender=checked.gender_column,
+        id=checked.id_column,
+        counterfactual=checked.counterfactual_column,
     )
-    return as_dataset(frame, targets=columns.occupation, name=name, source=where)
+    values = checked.gender_values
+    if sample is not None:
+        source = sample_rows(source, columns, sample, seed=checked.seed, gender_values=values)
+    if not source.in_memory:
+        return BiosDataset(source, columns, gender_values=values)
+    return as_dataset(
+        source.read(), targets=columns.occupation, name=source.name, source=source.where
+    )
 
 
 def resolve_model_uri(uri: str) -> tuple[str, str | None]:
@@ -168,6 +187,8 @@ def _with_predictions(dataset: Any, column: str | None) -> Any:
     from mlflow.data.pandas_dataset import from_pandas
 
     if column is None or getattr(dataset, "predictions", None) is not None:
+        return dataset
+    if isinstance(dataset, BiosDataset):  # read from their column, like any other
         return dataset
     check_column("predictions", column, dataset.df.columns)
     return from_pandas(dataset.df, targets=dataset.targets, predictions=column, name=dataset.name)

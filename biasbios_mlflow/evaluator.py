@@ -12,8 +12,10 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
-from biasbios_mlflow.bios.checked import Bios, check_bios, find_columns
+from biasbios_mlflow.bios.checked import Bios, Columns, check_bios, find_columns
+from biasbios_mlflow.bios.dataset import StreamedDataset
 from biasbios_mlflow.bios.occupations import OCCUPATIONS, as_objects
+from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 
@@ -101,7 +103,9 @@ class BiasBiosEvaluator(ModelEvaluator):
         )
 
 
-def _read(dataset: Any, config: EvaluationConfig, *, strict: bool) -> tuple[Bios, EvaluationConfig]:
+def _read(
+    dataset: Any, config: EvaluationConfig, *, strict: bool
+) -> tuple[Bios | BiosStream, EvaluationConfig]:
     """Put MLflow's pieces of a dataset together again and check them.
 
     Parameters
@@ -113,10 +117,14 @@ def _read(dataset: Any, config: EvaluationConfig, *, strict: bool) -> tuple[Bios
 
     Returns
     -------
-    bios : Bios
+    bios : Bios or BiosStream
     config : EvaluationConfig
         With the column of static predictions filled in where MLflow knows it.
     """
+    if isinstance(dataset, StreamedDataset):
+        targets = config.occupation_column or dataset.bios.targets
+        columns = _columns(dataset.bios.rows.columns, config, targets)
+        return dataset.bios.stream(columns, **_checks(config)), config
     features = dataset.features_data
     if not isinstance(features, pd.DataFrame):
         raise invalid(
@@ -135,21 +143,8 @@ def _read(dataset: Any, config: EvaluationConfig, *, strict: bool) -> tuple[Bios
         known[name] = dataset.predictions_data
         config = config.model_copy(update={"predictions": config.predictions or name})
     frame = features.assign(**{name: _as_column(values) for name, values in known.items()})
-    columns = find_columns(
-        list(frame.columns),
-        text=config.text_column,
-        occupation=occupation,
-        gender=config.gender_column,
-        id=config.id_column,
-        counterfactual=config.counterfactual_column,
-    )
-    bios = check_bios(
-        frame,
-        columns,
-        label_names=config.label_names,
-        gender_values=config.gender_values,
-        allow_missing=config.allow_missing,
-    )
+    columns = _columns(list(frame.columns), config, occupation)
+    bios = check_bios(frame, columns, **_checks(config))
     if strict and bios.labels.names != OCCUPATIONS:
         raise invalid(
             f"column {columns.occupation!r}",
@@ -158,6 +153,25 @@ def _read(dataset: Any, config: EvaluationConfig, *, strict: bool) -> tuple[Bios
             fix="name the evaluator alone, or set model_type='biasbios'",
         )
     return bios, config
+
+
+def _columns(available: list[str], config: EvaluationConfig, occupation: str | None) -> Columns:
+    return find_columns(
+        available,
+        text=config.text_column,
+        occupation=occupation,
+        gender=config.gender_column,
+        id=config.id_column,
+        counterfactual=config.counterfactual_column,
+    )
+
+
+def _checks(config: EvaluationConfig) -> dict[str, Any]:
+    return {
+        "label_names": config.label_names,
+        "gender_values": config.gender_values,
+        "allow_missing": config.allow_missing,
+    }
 
 
 def _as_column(values: Any) -> Any:

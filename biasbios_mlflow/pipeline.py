@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 
 from biasbios_mlflow.bios.checked import Bios, RowHash
 from biasbios_mlflow.bios.occupations import Labels
+from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.flips import Flips
@@ -37,7 +38,7 @@ from biasbios_mlflow.prediction.predictor import (
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
 from biasbios_mlflow.prediction.store import WindowStore
-from biasbios_mlflow.rows import RowsWriter
+from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import Outcomes
 
@@ -132,7 +133,7 @@ def evaluate_window(
     watch: Stopwatch,
     *,
     store: WindowStore | None = None,
-    writer: RowsWriter | None = None,
+    writer: RowsSink | None = None,
     progress: Callable[[int], object] | None = None,
     counterfactuals: Sequence[str] | None = None,
 ) -> WindowResult:
@@ -151,7 +152,7 @@ def evaluate_window(
         Takes the time of each phase.
     store : WindowStore, optional
         Where finished windows are kept.
-    writer : RowsWriter, optional
+    writer : RowsSink, optional
         Takes one row a bio.
     progress : callable, optional
         Told the number of bios predicted since it was last told.
@@ -221,14 +222,14 @@ def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcome
 
 
 def evaluate_bios(
-    bios: Bios, predictor: Predictor | StaticPredictions, config: EvaluationConfig
+    bios: Bios | BiosStream, predictor: Predictor | StaticPredictions, config: EvaluationConfig
 ) -> Evaluation:
     """Evaluate a model on bios, window by window.
 
     Parameters
     ----------
-    bios : Bios
-        From `check_bios`.
+    bios : Bios or BiosStream
+        From `check_bios`, or read as they are needed.
     predictor : Predictor
         From `find_predictor`.
     config : EvaluationConfig
@@ -414,7 +415,7 @@ def window_store(
 
 
 def _windows(
-    bios: Bios,
+    bios: Bios | BiosStream,
     predictor: Predictor | StaticPredictions,
     config: EvaluationConfig,
     store: WindowStore | None,
@@ -430,12 +431,15 @@ def _windows(
 
     assert not isinstance(predictor, StaticPredictions)
     work = delayed(_swap_and_predict)
-    ahead = Parallel(n_jobs=config.n_jobs, return_as="generator")(
-        work(window, predictor, config.scope) for window in windows
-    )
-    both = zip(bios.windows(config.window_size), ahead, strict=True)
-    for window, (texts, outputs) in both:
-        yield window, Recorded(predictor, outputs), texts
+    sent: deque[Bios] = deque()
+
+    def tasks() -> Iterator[Any]:
+        for window in windows:
+            sent.append(window)
+            yield work(window, predictor, config.scope)
+
+    for texts, outputs in Parallel(n_jobs=config.n_jobs, return_as="generator")(tasks()):
+        yield sent.popleft(), Recorded(predictor, outputs), texts
 
 
 def _swap_and_predict(

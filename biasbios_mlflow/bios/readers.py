@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Columns, check_bios, check_not_empty, find_columns
 from biasbios_mlflow.bios.occupations import GENDERS
-from biasbios_mlflow.bios.sample import read_sample
-from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.bios.sources import open_source
+from biasbios_mlflow.bios.stream import sample_rows
 
 __all__ = ["as_dataset", "load_bios", "read_bios"]
 
 COLUMNS = ("hard_text", "profession", "gender")
 """The columns that every loaded dataset begins with."""
 
-_FILES: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: pd.read_csv(path),
-    ".tsv": lambda path: pd.read_csv(path, sep="\t"),
-    ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False),
-    ".parquet": lambda path: pd.read_parquet(path),
-}
 
-
-def load_bios(source: Any = "sample", split: str | None = None) -> Any:
+def load_bios(
+    source: Any = "sample", split: str | None = None, *, sample: int | None = None, seed: int = 0
+) -> Any:
     """Load bios as an MLflow dataset.
 
     Parameters
     ----------
     source : str, Path, DataFrame or mlflow.data dataset, default="sample"
-        ``"sample"`` is the embedded, invented sample. A path names a csv, tsv, jsonl (each also
-        with .gz) or parquet file.
-    split : {"train", "test"}, optional
-        Which part of the sample; of other sources, the rows whose column ``split`` says so.
+        ``"sample"`` is the embedded, invented sample; ``"hub:LabHC/bias_in_bios"`` the dataset of
+        the Hugging Face hub. A path names a csv, tsv, jsonl or parquet file, one of the pickled
+        releases (each also with .gz), a folder with one file a split, or a folder of parquet files.
+        A URI names one of these as an MLflow artifact (``runs:/…``, ``models:/…``, ``s3://…``).
+    split : {"train", "dev", "test"}, optional
+        Which part of a release; of other sources, the rows whose column ``split`` says so. By
+        default all, and where a release has several splits, the column ``split`` says which.
+    sample : int, optional
+        Draw so many bios, every gender and occupation by its share.
+    seed : int, default=0
+        Seed of that draw.
 
     Returns
     -------
@@ -51,13 +51,20 @@ def load_bios(source: Any = "sample", split: str | None = None) -> Any:
 
     Examples
     --------
-    >>> dataset = load_bios("sample", split="test")
-    >>> list(dataset.df.columns)
-    ['hard_text', 'profession', 'gender']
+    >>> dataset = load_bios("sample", split="test", sample=100)
+    >>> list(dataset.df.columns), len(dataset.df)
+    (['hard_text', 'profession', 'gender'], 100)
     """
-    frame, name, where = read_bios(source, split)
-    columns = find_columns(list(frame.columns))
-    return as_dataset(_tidy(frame, columns), targets="profession", name=name, source=where)
+    opened = open_source(source, split, mark_splits=True)
+    columns = find_columns(opened.columns)
+    if sample is not None:
+        opened = sample_rows(opened, columns, sample, seed=seed)
+    return as_dataset(
+        _tidy(opened.read(), columns),
+        targets="profession",
+        name=opened.name,
+        source=opened.where,
+    )
 
 
 def read_bios(source: Any, split: str | None = None) -> tuple[pd.DataFrame, str, str | None]:
@@ -74,62 +81,10 @@ def read_bios(source: Any, split: str | None = None) -> tuple[pd.DataFrame, str,
     name : str
         A name for the dataset.
     where : str or None
-        The file it came from.
+        The file or URI it came from.
     """
-    if isinstance(source, pd.DataFrame):
-        return _split(source, split), "bios", None
-    if hasattr(source, "df") and isinstance(source.df, pd.DataFrame):
-        return _split(source.df, split), str(source.name), None
-    if source == "sample":
-        name = "biasbios-sample" if split is None else f"biasbios-sample-{split}"
-        return read_sample(split), name, None
-    if not isinstance(source, (str, Path)):
-        raise invalid(
-            "data",
-            found=f"an object of type {type(source).__name__}",
-            expected="'sample', the path of a file, a DataFrame or an MLflow dataset",
-            fix="load the bios into a pandas DataFrame first",
-        )
-    path = Path(source)
-    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if kind not in _FILES or not path.is_file():
-        raise invalid(
-            "data",
-            found=f"{str(source)!r}" + ("" if path.is_file() else ", which is no file"),
-            expected=f"'sample' or a file that ends in {', '.join(_FILES)}",
-            fix="check the path",
-        )
-    try:
-        frame = _FILES[kind](path)
-    except (ValueError, OSError) as error:
-        raise invalid(
-            f"data file {path.name}",
-            found=f"{type(error).__name__}: {error}",
-            expected=f"a readable {kind} file",
-            fix="check that the file is whole and in UTF-8",
-        ) from error
-    return _split(frame, split), path.stem, str(path)
-
-
-def _split(frame: pd.DataFrame, split: str | None) -> pd.DataFrame:
-    if split is None:
-        return frame
-    if "split" not in frame.columns:
-        raise invalid(
-            "split",
-            found=f"{split!r}, and no column 'split' among {list(map(str, frame.columns))}",
-            expected="a column that says which split a bio belongs to",
-            fix="leave split out",
-        )
-    part = frame[frame["split"] == split]
-    if len(part) == 0:
-        raise invalid(
-            "split",
-            found=f"{split!r}",
-            expected=f"one of {sorted(map(str, frame['split'].unique()))}",
-            fix="name one of these",
-        )
-    return part.reset_index(drop=True)
+    opened = open_source(source, split)
+    return opened.read(), opened.name, opened.where
 
 
 def _tidy(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:

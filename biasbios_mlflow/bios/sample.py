@@ -9,9 +9,9 @@ import pandas as pd
 
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["read_sample"]
+__all__ = ["SAMPLE_SPLITS", "read_sample"]
 
-_SPLITS = ("train", "test")
+SAMPLE_SPLITS = ("train", "test")
 
 
 def read_sample(split: str | None = None) -> pd.DataFrame:
@@ -42,7 +42,7 @@ def read_sample(split: str | None = None) -> pd.DataFrame:
     >>> list(bios.columns)
     ['hard_text', 'profession', 'gender']
     """
-    if split is not None and split not in _SPLITS:
+    if split is not None and split not in SAMPLE_SPLITS:
         raise invalid(
             "split of the sample",
             found=repr(split),

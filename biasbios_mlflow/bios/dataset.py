@@ -1,0 +1,204 @@
+"""Bios in a file as a dataset that MLflow evaluates without having it in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+from mlflow.data.dataset import Dataset
+from mlflow.data.digest_utils import MAX_ROWS, get_normalized_md5_digest
+from mlflow.data.evaluation_dataset import EvaluationDataset
+from mlflow.data.pyfunc_dataset_mixin import PyFuncConvertibleDatasetMixin, PyFuncInputsOutputs
+from mlflow.exceptions import MlflowException
+from mlflow.types import Schema
+from mlflow.types.utils import _infer_schema
+from pandas.api.types import infer_dtype
+
+from biasbios_mlflow.bios.checked import Columns, Survey, check_not_empty
+from biasbios_mlflow.bios.sources import Source
+from biasbios_mlflow.bios.stream import BiosStream
+from biasbios_mlflow.errors import invalid
+
+__all__ = ["BiosDataset", "StreamedDataset"]
+
+
+class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
+    """Bios in a source that is read in chunks, as MLflow lists it with the run.
+
+    Name, source, digest, schema and profile are those that MLflow gives a DataFrame of the same
+    rows.
+
+    Parameters
+    ----------
+    source : Source
+    columns : Columns
+        The targets are its occupations.
+    gender_values : mapping, optional
+        See `encode_genders`.
+    predictions : str, optional
+        Column that holds predictions, for an evaluation without a model.
+
+    Raises
+    ------
+    MlflowException
+        Where the source cannot be read, is empty, or holds an unknown gender or a text that is
+        none: it is read once, here.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: Columns,
+        *,
+        gender_values: Mapping[Any, str] | None = None,
+        predictions: str | None = None,
+    ) -> None:
+        from mlflow.data.dataset_source_registry import resolve_dataset_source
+
+        self.rows = source
+        self.targets = columns.occupation
+        self.predictions = predictions
+        self._surveyed = (columns, dict(gender_values or {}))
+        self._not_whole: set[str] = set()  # columns with other cells than strings and numbers
+        self._survey = self._look(columns, gender_values)
+        check_not_empty(self._survey.rows)
+        super().__init__(source=resolve_dataset_source(source.where), name=source.name)
+
+    def stream(
+        self,
+        columns: Columns,
+        *,
+        label_names: Sequence[str] | None = None,
+        gender_values: Mapping[Any, str] | None = None,
+        allow_missing: bool = False,
+    ) -> BiosStream:
+        """Return the bios, to be read window by window (see `BiosStream`)."""
+        survey = self._survey
+        if self._surveyed != (columns, dict(gender_values or {})):
+            survey = self._look(columns, gender_values)
+        return BiosStream(
+            self.rows,
+            columns,
+            survey,
+            label_names=label_names,
+            gender_values=gender_values,
+            allow_missing=allow_missing,
+        )
+
+    def _look(self, columns: Columns, gender_values: Mapping[Any, str] | None) -> Survey:
+        total: Survey | None = None
+        for chunk in self.rows.chunks():
+            rows = chunk.index.to_numpy(dtype=np.int64)
+            found = Survey.of(chunk, columns, gender_values=gender_values, rows=rows)
+            total = found if total is None else total + found
+            self._not_whole.update(name for name in chunk.columns if not _is_whole(chunk[name]))
+        assert total is not None
+        return total
+
+    @cached_property
+    def _head(self) -> pd.DataFrame:
+        """The rows that MLflow looks at, of the types that the columns have as a whole."""
+        head: list[pd.DataFrame] = []
+        wanted: int = MAX_ROWS
+        for chunk in self.rows.chunks():
+            head.append(chunk.iloc[:wanted])
+            wanted -= len(head[-1])
+            if wanted <= 0:
+                break
+        return pd.concat(head, ignore_index=True)
+
+    def _compute_digest(self) -> str:
+        # What mlflow.data.digest_utils.compute_pandas_digest does with a frame of all rows.
+        head = self._head
+        numbers = head.select_dtypes(include=[np.number]).columns
+        strings = [
+            name
+            for name in head.columns.difference(numbers)
+            if name not in self._not_whole and infer_dtype(head[name], skipna=False) == "string"
+        ]
+        used = pd.Index(strings).union(numbers)
+        return get_normalized_md5_digest(
+            [
+                pd.util.hash_pandas_object(head[used]).to_numpy(),
+                np.int64(self._survey.rows),
+                *(str(name).encode() for name in head.columns),
+            ]
+        )
+
+    @property
+    def profile(self) -> dict[str, int]:
+        """How many rows and cells there are."""
+        rows = self._survey.rows
+        return {"num_rows": rows, "num_elements": rows * len(self._head.columns)}
+
+    @cached_property
+    def schema(self) -> Schema | None:
+        """The types of the columns, as far as MLflow has names for them."""
+        try:
+            return _infer_schema(self._head)
+        except MlflowException:
+            return None
+
+    def to_dict(self) -> dict[str, str]:
+        """Return what MLflow stores of it."""
+        schema = self.schema
+        return {
+            **super().to_dict(),
+            "schema": json.dumps({"mlflow_colspec": schema.to_dict()}) if schema else "",
+            "profile": json.dumps(self.profile),
+        }
+
+    def to_pyfunc(self) -> PyFuncInputsOutputs:
+        """Refuse: no caller can have all rows at once."""
+        raise _only_streamed("to_pyfunc")
+
+    def to_evaluation_dataset(
+        self, path: str | None = None, feature_names: list[str] | None = None
+    ) -> StreamedDataset:
+        """Return what MLflow hands to the evaluators."""
+        return StreamedDataset(self)
+
+
+class StreamedDataset(EvaluationDataset):
+    """A `BiosDataset` in the form in which evaluators get it.
+
+    Parameters
+    ----------
+    dataset : BiosDataset
+    """
+
+    path = None
+
+    def __init__(self, dataset: BiosDataset) -> None:
+        # Nothing of the original's: it needs all rows.
+        self.bios = dataset
+        self.name = dataset.name
+        self.digest = self.hash = dataset.digest
+
+    name = digest = hash = ""
+
+    @property
+    def features_data(self) -> NoReturn:
+        """Refuse: no other evaluator can read these bios."""
+        raise _only_streamed("features_data")
+
+    labels_data = predictions_data = features_data
+
+
+def _only_streamed(asked: str) -> Exception:
+    return invalid(
+        "data",
+        found=f"bios that are read window by window, asked for as a whole ({asked})",
+        expected="the evaluator biasbios alone",
+        fix="load them into a DataFrame for other evaluators",
+    )
+
+
+def _is_whole(column: pd.Series[Any]) -> bool:
+    if column.dtype == object:
+        return infer_dtype(column, skipna=False) == "string"
+    return not column.isna().any()

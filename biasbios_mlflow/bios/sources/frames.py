@@ -1,0 +1,39 @@
+"""Sources that are in memory: DataFrames, MLflow datasets, the embedded sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from biasbios_mlflow.bios.sources.source import CHUNK_ROWS, Source
+
+__all__ = ["FrameSource"]
+
+
+class FrameSource(Source):
+    """A DataFrame.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Its index is left aside.
+    name : str
+    where : str, optional
+    """
+
+    in_memory = True
+
+    def __init__(self, frame: pd.DataFrame, name: str, where: str | None = None) -> None:
+        super().__init__(name, where)
+        self._frame = frame
+
+    def chunks(self) -> Iterator[pd.DataFrame]:
+        """Yield all rows in order; see `Source.chunks`."""
+        for start in range(0, max(len(self._frame), 1), CHUNK_ROWS):
+            chunk = self._frame.iloc[start : start + CHUNK_ROWS]
+            yield chunk.set_axis(pd.RangeIndex(start, start + len(chunk)))
+
+    def read(self) -> pd.DataFrame:
+        """Return the DataFrame itself."""
+        return self._frame

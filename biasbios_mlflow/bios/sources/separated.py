@@ -1,0 +1,51 @@
+"""csv and tsv files, read by pandas in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from biasbios_mlflow.bios.sources.source import FileSource, rows_within_limit
+from biasbios_mlflow.bios.sources.unpacking import opened, readable, stem
+
+__all__ = ["SeparatedSource"]
+
+_FIRST_ROWS = 16
+"""Rows of the first chunk; the size of the next ones follows from the length of the cells."""
+
+
+class SeparatedSource(FileSource):
+    """A csv or tsv file, packed with gz or not.
+
+    Parameters
+    ----------
+    path : Path
+    separator : str, default=","
+    """
+
+    def __init__(self, path: Path, separator: str = ",") -> None:
+        super().__init__(stem(path), str(path))
+        self._path = path
+        self._separator = separator
+
+    def parse(self, types: dict[str, Any] | None) -> Iterator[pd.DataFrame]:
+        """Yield chunks of rows, fewer where the cells are long."""
+        with readable(self._path), opened(self._path) as file:
+            # Without low_memory=False, pandas would guess types for parts of a chunk.
+            reader = pd.read_csv(
+                file, sep=self._separator, iterator=True, dtype=types, low_memory=False
+            )
+            rows = _FIRST_ROWS
+            chunk = reader.read(rows)
+            while True:
+                if not isinstance(chunk.index, pd.RangeIndex):
+                    raise ValueError("the rows have more cells than the header has names")
+                yield chunk
+                rows = rows_within_limit(chunk)
+                try:
+                    chunk = reader.read(rows)
+                except StopIteration:
+                    return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,18 @@ from biasbios_mlflow.prediction.outputs import Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
 
-__all__ = ["RowsWriter", "read_outcomes", "rows_table"]
+__all__ = ["RowsSink", "RowsWriter", "read_outcomes", "rows_table"]
 
 _METADATA = b"biasbios"
+
+
+class RowsSink(Protocol):
+    """Takes what was predicted for a window of bios."""
+
+    def write(
+        self, bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Sequence[str]
+    ) -> None:
+        """Take a window (see `rows_table`)."""
 
 
 class RowsWriter:

@@ -191,7 +191,7 @@ def flips_figure(scores: Mapping[str, Any]) -> Figure:
         axes.xaxis.set_major_locator(_whole_numbers())
         axes.xaxis.set_major_formatter(lambda value, _: f"{abs(value):,.0f}")
         axes.set_xlabel(
-            f"Bios whose prediction changed: {drawn:,} of {in_all:,} flips, "
+            f"Bios whose prediction changed: {drawn:,} of {in_all:,},\n"
             f"{len(shown)} of {len(pairs)} pairs of labels"
         )
         _title_sides(axes, "women's bios, swapped", "men's bios, swapped")

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from biasbios_mlflow import swap_gender
+from biasbios_mlflow.bios.checked import check_bios, find_columns
 from biasbios_mlflow.pipeline import Evaluation
 from tests.prediction.conftest import run
 
@@ -26,7 +27,9 @@ def evaluated(frame: pd.DataFrame, **config: Any) -> Evaluation:
         columns |= {"probabilities": "before_p", "counterfactual_probabilities": "after_p"}
     if "after" not in frame:
         del columns["counterfactual_predictions"]
-    return run(None, frame, **{**columns, **config})
+    found = find_columns(list(frame), counterfactual=config.get("counterfactual_column"))
+    bios = check_bios(frame, found, label_names=config.get("label_names"))
+    return run(None, bios, **{**columns, **config})
 
 
 def predicted(

@@ -94,24 +94,23 @@ def fit_head(
     features = torch.from_numpy((examples.features - mean) / spread)
     counterfactuals = torch.from_numpy((examples.counterfactuals - mean) / spread)
     labels = torch.from_numpy(examples.occupations)
-    width = features.shape[1]
     with _seeded(seed):
-        complement = None
+        turn, n_sensitive = torch.eye(features.shape[1]), 0
         if method in _NEEDS_INFAIRNESS:
-            complement = _complement(features - counterfactuals, settings.directions)
+            turn, n_sensitive = _turn(features - counterfactuals, settings.directions)
+            features, counterfactuals = features @ turn, counterfactuals @ turn
         if method == "project":
-            assert complement is not None
-            features = features @ complement.sigma
+            features[:, :n_sensitive] = 0
         if method == "cda":
             features = torch.cat([features, counterfactuals])
             labels = torch.cat([labels, labels])
         network = nn.Sequential(
-            nn.Linear(width, settings.width),
+            nn.Linear(features.shape[1], settings.width),
             nn.ReLU(),
             nn.Linear(settings.width, examples.n_labels),
         )
         objective = _objective(
-            method, network, features, counterfactuals, labels, complement, settings
+            method, network, features, counterfactuals, labels, n_sensitive, settings
         )
         optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
         for step, rows in enumerate(_balanced_batches(labels, settings)):
@@ -124,12 +123,11 @@ def fit_head(
     hidden, output = cast(nn.Linear, network[0]), cast(nn.Linear, network[2])
     weight = hidden.weight.detach().double()
     if method == "project":
-        assert complement is not None
-        weight = weight @ complement.sigma.double()
-    scaled = weight / torch.from_numpy(spread).double()
-    bias = hidden.bias.detach().double() - scaled @ torch.from_numpy(mean).double()
+        weight[:, :n_sensitive] = 0
+    weight = weight @ turn.double().T / torch.from_numpy(spread).double()
+    bias = hidden.bias.detach().double() - weight @ torch.from_numpy(mean).double()
     return {
-        "hidden.weight": scaled.float().numpy(),
+        "hidden.weight": weight.float().numpy(),
         "hidden.bias": bias.float().numpy(),
         "output.weight": output.weight.detach().numpy(),
         "output.bias": output.bias.detach().numpy(),
@@ -166,7 +164,7 @@ def _objective(
     features: torch.Tensor,
     counterfactuals: torch.Tensor,
     labels: torch.Tensor,
-    complement: Any,
+    n_sensitive: int,
     settings: Settings,
 ) -> Objective:
     """Return the loss of a method on the rows of a batch."""
@@ -183,7 +181,7 @@ def _objective(
         return paired
     if method not in ("sensei", "sensr"):
         return plain
-    fair = _fair_algorithm(method, network, complement, settings)
+    fair = _fair_algorithm(method, network, features.shape[1], n_sensitive, settings)
     fair.train()
 
     def audited(rows: torch.Tensor) -> torch.Tensor:
@@ -193,8 +191,12 @@ def _objective(
     return audited
 
 
-def _fair_algorithm(method: str, network: nn.Module, distance: Any, settings: Settings) -> Any:
+def _fair_algorithm(
+    method: str, network: nn.Module, width: int, n_sensitive: int, settings: Settings
+) -> Any:
     library = _infairness()
+    distance = library.distances.SensitiveSubspaceDistance()
+    distance.fit(torch.eye(width)[:, :n_sensitive])
     auditor = {"auditor_nsteps": settings.auditor_steps, "auditor_lr": settings.auditor_rate}
     if method == "sensr":
         return library.fairalgo.SenSR(
@@ -236,13 +238,23 @@ class _OnProbabilities(nn.Module):
         return distance
 
 
-def _complement(differences: torch.Tensor, directions: int) -> Any:
-    """Fit the fair metric, which is blind to the directions in which the swap moves features.
+def _turn(differences: torch.Tensor, directions: int) -> tuple[torch.Tensor, int]:
+    """Find the sensitive subspace: the directions in which the swap moves features most.
+
+    Parameters
+    ----------
+    differences : tensor of shape (n, d)
+        Features of the bios minus those of their swapped copies.
+    directions : int
 
     Returns
     -------
-    inFairness.distances.SVDSensitiveSubspaceDistance
-        Its ``sigma`` of shape (d, d) projects those directions out.
+    turn : tensor of shape (d, d)
+        An orthogonal matrix. Turned by it, features have the sensitive subspace in the first
+        coordinates, and the auditor's Adam, which scales the step of each coordinate by itself,
+        does not mix what the fair metric sees with what it does not see.
+    n_sensitive : int
+        How many coordinates that are.
     """
     changed = differences[(differences != 0).any(dim=1)]
     if len(changed) == 0:
@@ -254,7 +266,9 @@ def _complement(differences: torch.Tensor, directions: int) -> Any:
         )
     metric = _infairness().distances.SVDSensitiveSubspaceDistance()
     metric.fit(changed, n_components=min(directions, *changed.shape))
-    return metric
+    # The metric's matrix is a projection: its eigenvalues are 0 (sensitive) and 1, in this order.
+    values, turn = torch.linalg.eigh(metric.sigma.double())
+    return turn.float(), int((values < 0.5).sum())
 
 
 def _infairness() -> Any:

@@ -24,6 +24,7 @@ from biasbios_mlflow.bios.occupations import Labels
 from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
+from biasbios_mlflow.findings import Findings
 from biasbios_mlflow.flips import Flips
 from biasbios_mlflow.prediction.inputs import ModelInputs, differ
 from biasbios_mlflow.prediction.label_order import suspect_label_order
@@ -57,6 +58,20 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
+class Swapped:
+    """The swapped texts of n bios, and which way each went where the swap made them."""
+
+    texts: Sequence[str]
+    directions: npt.NDArray[np.int8] | None
+
+    @classmethod
+    def of(cls, bios: Bios, scope: str) -> Swapped:
+        """Take the user's own texts, or swap the bios."""
+        own = bios.counterfactuals()
+        return cls(*swap_with_directions(bios.texts, scope)) if own is None else cls(own, None)
+
+
+@dataclass(frozen=True, eq=False)
 class WindowResult:
     """What one window of bios comes down to; results add up in any order."""
 
@@ -64,6 +79,7 @@ class WindowResult:
     flips: Flips
     rows: RowHash
     unknown: Counter[str]
+    findings: Findings
 
     def __add__(self, other: WindowResult) -> WindowResult:
         return WindowResult(
@@ -71,6 +87,7 @@ class WindowResult:
             flips=self.flips + other.flips,
             rows=self.rows + other.rows,
             unknown=self.unknown + other.unknown,
+            findings=self.findings + other.findings,
         )
 
 
@@ -135,7 +152,7 @@ def evaluate_window(
     store: WindowStore | None = None,
     writer: RowsSink | None = None,
     progress: Callable[[int], object] | None = None,
-    counterfactuals: Sequence[str] | None = None,
+    swapped: Swapped | None = None,
 ) -> WindowResult:
     """Take one window of bios through swap, prediction and counting.
 
@@ -156,36 +173,41 @@ def evaluate_window(
         Takes one row a bio.
     progress : callable, optional
         Told the number of bios predicted since it was last told.
-    counterfactuals : sequence of str, optional
-        The swapped texts, where they have been made already.
+    swapped : Swapped, optional
+        Where the texts have been swapped already.
 
     Returns
     -------
     WindowResult
     """
-    if counterfactuals is None:
-        counterfactuals = bios.counterfactuals()
     if isinstance(predictor, StaticPredictions):
+        texts: Sequence[str] | None = bios.counterfactuals()
+        directions = None
         with watch("prediction"):
-            original, swapped = predictor.read(reader, bios)
-            pair = PredictedPair(original, swapped, None)
+            pair = PredictedPair(*predictor.read(reader, bios), None)
     else:
         with watch("swap"):
-            if counterfactuals is None:
-                counterfactuals, _ = swap_with_directions(bios.texts, config.scope)
+            swapped = swapped or Swapped.of(bios, config.scope)
+            texts, directions = swapped.texts, swapped.directions
         with watch("prediction"):
-            pair = _predict(predictor, reader, bios, counterfactuals, store, progress)
+            pair = _predict(predictor, reader, bios, swapped.texts, store, progress)
     with watch("counting"):
         outcomes = _outcomes(bios, pair, reader.labels.names)
         counts = Counts.from_outcomes(outcomes)
-        flips = Flips.of(bios, counterfactuals, pair, names=reader.names, limit=config.max_flips)
+        flips = Flips.of(bios, texts, pair, names=reader.names, limit=config.max_flips)
     if writer is not None:
         with watch("writing"):
             writer.write(bios, pair, outcomes, reader.names)
     with watch("hashing"):
         rows = bios.hash()
+    with watch("findings"):
+        findings = Findings.of(bios, directions)
     return WindowResult(
-        counts=counts, flips=flips, rows=rows, unknown=reader.unknown(pair.original)
+        counts=counts,
+        flips=flips,
+        rows=rows,
+        unknown=reader.unknown(pair.original),
+        findings=findings,
     )
 
 
@@ -263,7 +285,7 @@ def evaluate_bios(
                 stack.enter_context(predictor.session())
             store = window_store(predictor, config)
             done = 0
-            for window, ready, texts in _windows(bios, predictor, config, store):
+            for window, ready, swapped in _windows(bios, predictor, config, store):
                 result = evaluate_window(
                     window,
                     ready,
@@ -273,7 +295,7 @@ def evaluate_bios(
                     store=store,
                     writer=writer,
                     progress=progress.update,
-                    counterfactuals=texts,
+                    swapped=swapped,
                 )
                 total = result if total is None else total + result
                 done += len(window)
@@ -419,7 +441,7 @@ def _windows(
     predictor: Predictor | StaticPredictions,
     config: EvaluationConfig,
     store: WindowStore | None,
-) -> Iterator[tuple[Bios, Predictor | StaticPredictions, Sequence[str] | None]]:
+) -> Iterator[tuple[Bios, Predictor | StaticPredictions, Swapped | None]]:
     """Yield the windows; those of a scikit-learn model swapped and predicted by other processes."""
     windows = bios.windows(config.window_size)
     shared = isinstance(predictor, SklearnPredictor) and store is None and len(bios) > 0
@@ -438,18 +460,16 @@ def _windows(
             sent.append(window)
             yield work(window, predictor, config.scope)
 
-    for texts, outputs in Parallel(n_jobs=config.n_jobs, return_as="generator")(tasks()):
-        yield sent.popleft(), Recorded(predictor, outputs), texts
+    for swapped, outputs in Parallel(n_jobs=config.n_jobs, return_as="generator")(tasks()):
+        yield sent.popleft(), Recorded(predictor, outputs), swapped
 
 
 def _swap_and_predict(
     bios: Bios, predictor: Predictor, scope: str
-) -> tuple[list[str], list[tuple[Rows, object]]]:
-    texts = bios.counterfactuals()
-    if texts is None:
-        texts, _ = swap_with_directions(bios.texts, scope)
-    inputs = ModelInputs.of(bios, texts, differ(bios.texts, texts))
-    return texts, list(predictor.predict(inputs))
+) -> tuple[Swapped, list[tuple[Rows, object]]]:
+    swapped = Swapped.of(bios, scope)
+    inputs = ModelInputs.of(bios, swapped.texts, differ(bios.texts, swapped.texts))
+    return swapped, list(predictor.predict(inputs))
 
 
 def _progress_bar(bios: int) -> tqdm[Any]:

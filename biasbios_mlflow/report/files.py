@@ -105,6 +105,7 @@ def summary(
             "left_out": dict(evaluation.missing),
             "sha256": evaluation.data_sha256,
             "labels": list(evaluation.labels),
+            "findings": evaluation.result.findings.to_dict(),
         },
         "scores": evaluation.scores.to_dict(),
         "unknown_predictions": dict(evaluation.result.unknown.most_common(100)),

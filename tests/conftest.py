@@ -29,6 +29,10 @@ hypothesis.settings.register_profile("biasbios", deadline=None)
 hypothesis.settings.load_profile("biasbios")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--screenshots", metavar="FOLDER", help="write the pictures of the docs there")
+
+
 class Server:
     """A real MLflow server over HTTP, with sqlite, that can be stopped and started again."""
 

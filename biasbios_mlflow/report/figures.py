@@ -296,7 +296,9 @@ def svg(figure: Figure, *, prefix: str) -> str:
     markup = re.sub(r"<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
     # The size of the figure in points would not shrink with a narrow page; the viewBox does.
     head, rest = markup.split(">", 1)
-    markup = re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + rest
+    # Hidden from screen readers: the element around it says what it shows.
+    head = re.sub(r' (?:width|height)="[^"]*"', "", head) + ' aria-hidden="true"'
+    markup = f"{head}>{rest}"
     colours = {
         INK: "currentColor",
         "#ffffff": "var(--page)",

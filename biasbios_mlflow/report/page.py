@@ -161,8 +161,8 @@ def _verdict(summary: Mapping[str, Any]) -> list[str]:
     scored, excluded = int(metrics["occupations_scored"]), int(metrics["occupations_excluded"])
     said = [
         f"{visible(str(name))} was evaluated on {summary['data']['bios']:,} bios "
-        f"({visible(summary['data']['name'])}); {scored} of {scored + excluded} occupations are "
-        "scored."
+        f"(dataset “{visible(summary['data']['name'])}”); {scored} of {scored + excluded} "
+        "occupations are scored."
     ]
     if "balanced_accuracy" in metrics:
         said.append(

@@ -29,7 +29,7 @@ def biasbios(*arguments: str, text: str | None = None) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("command", ["evaluate", "gate", "train", "swap", "demo"])
+@pytest.mark.parametrize("command", ["evaluate", "gate", "compare", "train", "swap", "demo"])
 def test_help_shows_an_example(command: str) -> None:
     done = biasbios(command, "--help")
     assert done.returncode == 0
@@ -61,6 +61,13 @@ def test_evaluate_table_fits_80_columns(
     links = [line for line in done.stdout.splitlines() if mlflow_server in line]
     assert len(links) == 1
     assert max(len(line) for line in done.stdout.splitlines() if line not in links) <= 80
+    # The worst five occupations, with what the table in the run says of them.
+    run_id = done.stdout.split("Run    ")[1].split()[0]
+    path = mlflow.artifacts.download_artifacts(f"runs:/{run_id}/biasbios/occupation_gaps.csv")
+    for row in pd.read_csv(path).head(5).to_dict("records"):
+        (line,) = (x for x in done.stdout.splitlines() if x.startswith(f"{row['occupation']} "))
+        assert f"{row['tpr_gap']:+.3f}" in line
+        assert f"[{row['tpr_gap_ci_low']:+.3f}, {row['tpr_gap_ci_high']:+.3f}]" in line
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Bios, check_bios, find_columns
-from biasbios_mlflow.bios.readers import as_dataset, read_bios
+from biasbios_mlflow.bios.readers import load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
@@ -89,8 +89,8 @@ class TrainingSet:
         MlflowException
             When the data cannot be read or has a single occupation.
         """
-        frame, name, where = read_bios(data, split)
-        bios = check_bios(frame, find_columns(list(frame.columns)))
+        dataset = load_bios(data, split)
+        bios = check_bios(dataset.df, find_columns(list(dataset.df.columns)))
         present = np.unique(bios.occupations)
         if len(present) < 2:
             raise invalid(
@@ -107,7 +107,7 @@ class TrainingSet:
             bios=bios,
             swapped=swapped,
             sha256=bios.hash().hexdigest(),
-            dataset=as_dataset(frame, targets=bios.columns.occupation, name=name, source=where),
+            dataset=dataset,
             vectors=vectors,
             swapped_vectors=swapped_vectors,
             encoder=encoder,
@@ -159,9 +159,34 @@ class Classifier:
     head: dict[str, FloatArray] | None = None
     encoder: CachedEncoder | None = None
 
+    def predict(self, inputs: Any) -> pd.DataFrame:
+        """Return one probability for each occupation, of words or of vectors.
+
+        Parameters
+        ----------
+        inputs : DataFrame with the column ``hard_text``, or float32 array of shape (n, d)
+            The latter where an encoder makes the features.
+        """
+        from biasbios_mlflow.training.model import OccupationClassifier
+
+        model = OccupationClassifier()
+        model.about = self._about()
+        model.estimator = self.estimator
+        if self.head is None:
+            return model.predict(None, inputs)
+        import torch
+
+        model.head = {name: torch.from_numpy(weights) for name, weights in self.head.items()}
+        with torch.inference_mode():
+            found = model.classify(torch.from_numpy(inputs)).numpy()
+        return pd.DataFrame(found, columns=list(self.classes))
+
+    def _about(self) -> dict[str, Any]:
+        return {"text_column": TEXT, "classes": list(self.classes)}
+
     def save(self, folder: Path) -> None:
         """Write the files that `biasbios_mlflow.training.model` reads."""
-        about: dict[str, Any] = {"text_column": TEXT, "classes": list(self.classes)}
+        about = self._about()
         if self.estimator is not None:
             import joblib  # type: ignore[import-untyped]
 

@@ -91,6 +91,24 @@ def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_SOURCES = (
+    "'sample', a csv, tsv, jsonl, parquet or pickle file (or .gz), a folder of them, hub:NAME, or "
+    "the URI of such an artifact."
+)
+
+
+def _data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which part of the data."""
+    for option in (
+        click.option(
+            "--sample", default=None, type=int, help="Draw so many bios by gender and job."
+        ),
+        click.option("--split", default=None, help="Which part of the data, e.g. test."),
+    ):
+        command = option(command)
+    return command
+
+
 def _dashed(name: str) -> str:
     return name.replace("_", "-")
 
@@ -101,8 +119,8 @@ def _comma_separated(ctx: click.Context, param: click.Parameter, value: str | No
 
 @main.command()
 @click.argument("model_uri")
-@click.option("--data", default=None, help="'sample', or a csv, tsv, jsonl or parquet file.")
-@click.option("--split", default=None, help="Which part of the data, e.g. test.")
+@click.option("--data", default=None, metavar="SOURCE", help=_SOURCES)
+@_data_options
 @click.option(
     "--env-manager",
     default="local",
@@ -152,8 +170,8 @@ def evaluate(
 
 @main.command(context_settings={"show_default": True})
 @click.argument("model_uri", required=False)
-@click.option("--data", default=None, help="'sample', or a csv, tsv, jsonl or parquet file.")
-@click.option("--split", default=None, help="Which part of the data, e.g. test.")
+@click.option("--data", default=None, metavar="SOURCE", help=_SOURCES)
+@_data_options
 @click.option("--policy", default=None, help="YAML file with the rules.")
 @click.option("--champion", default=None, help="Alias to compare with, instead of the policy's.")
 @click.option("--promote", default=None, help="Alias to move, instead of the policy's.")
@@ -305,6 +323,36 @@ def train(
         _print_json(vars(trained))
     else:
         click.echo(f"Model  {trained.model_uri}\nRun    {trained.run_id}")
+
+
+@main.command()
+@click.argument("source")
+@_data_options
+@click.option("--seed", default=0, show_default=True, help="Seed of that draw.")
+@click.option(
+    "--scope",
+    default="pronouns",
+    show_default=True,
+    type=click.Choice(["pronouns", "titles", "words", "names"]),
+    help="Which gendered words count.",
+)
+@click.option("--text-column", default=None, help="Column with the bio.")
+@click.option("--occupation-column", default=None, help="Column with the true occupation.")
+@click.option("--gender-column", default=None, help="Column with the gender.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
+def data(source: str, as_json: bool, **options: Any) -> None:
+    """Print what is in SOURCE and what is wrong with it, before any model sees it.
+
+    Example: biasbios data bios.csv
+    """
+    from biasbios_mlflow.data_report import examine_data
+
+    with _progress_on_stderr():
+        report = examine_data(source, **options)
+    if as_json:
+        _print_json(report.to_dict())
+    else:
+        click.echo(str(report))
 
 
 @main.command()

@@ -134,7 +134,7 @@ the options of biasbios. Fix: did you mean 'min_cell'?
     n_replicates: int = pydantic.Field(
         10_000, ge=100, description="replicates behind the intervals"
     )
-    seed: int = pydantic.Field(0, ge=0, description="seed of the replicates")
+    seed: int = pydantic.Field(0, ge=0, description="seed of the replicates, and of the sample")
     min_cell: int = pydantic.Field(
         1, ge=1, description="bios of each gender that an occupation needs to be scored"
     )

@@ -12,7 +12,15 @@ import pandas as pd
 
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["GENDERS", "OCCUPATIONS", "Labels", "canonical", "encode_genders"]
+__all__ = [
+    "GENDERS",
+    "OCCUPATIONS",
+    "Labels",
+    "as_objects",
+    "canonical",
+    "encode_genders",
+    "unknown_genders",
+]
 
 OCCUPATIONS: tuple[str, ...] = (
     "accountant",
@@ -209,6 +217,25 @@ def as_objects(values: Any) -> npt.NDArray[np.object_]:
     return array
 
 
+def _gender_spellings(gender_values: Mapping[Any, str] | None) -> dict[str, int]:
+    own = {canonical(v): _GENDER_SPELLINGS[gender] for v, gender in (gender_values or {}).items()}
+    return {**_GENDER_SPELLINGS, **own}
+
+
+def unknown_genders(
+    values: Iterable[Any], *, gender_values: Mapping[Any, str] | None = None
+) -> list[Any]:
+    """Return the values at which `encode_genders` fails.
+
+    Examples
+    --------
+    >>> unknown_genders(["F", "frau", "male"])
+    ['frau']
+    """
+    spellings = _gender_spellings(gender_values)
+    return [v for v in values if not pd.isna(v) and canonical(v) not in spellings]
+
+
 def encode_genders(
     values: Any, *, gender_values: Mapping[Any, str] | None = None
 ) -> npt.NDArray[np.int8]:
@@ -237,10 +264,8 @@ def encode_genders(
     >>> encode_genders(["herr", "frau"], gender_values={"herr": "male", "frau": "female"}).tolist()
     [0, 1]
     """
-    spellings = dict(_GENDER_SPELLINGS)
-    for value, gender in (gender_values or {}).items():
-        spellings[canonical(value)] = _GENDER_SPELLINGS[gender]
     positions, distinct = pd.factorize(as_objects(values), use_na_sentinel=True)
+    spellings = _gender_spellings(gender_values)
     table = np.array([spellings.get(canonical(v), -2) for v in distinct], dtype=np.int8)
     unknown = [str(v) for v, code in zip(distinct, table, strict=True) if code == -2]
     if unknown:

@@ -98,6 +98,7 @@ def gate(
     policy: Any,
     *,
     split: str | None = None,
+    sample: int | None = None,
     champion: str | None = None,
     promote: str | None = None,
     dry_run: bool = False,
@@ -111,7 +112,7 @@ def gate(
     ----------
     model_uri : str
         ``models:/name/version`` or ``models:/name@alias``; resolved to a version once.
-    data, split
+    data, split, sample
         What `biasbios_mlflow.evaluate` takes.
     policy : GatePolicy, mapping, str or Path
         The rules, or the YAML file that holds them.
@@ -154,7 +155,7 @@ def gate(
         return _run(
             registry,
             checked,
-            dataset=load_dataset(data, split=split, config=config),
+            dataset=load_dataset(data, split=split, sample=sample, config=config),
             options={"env_manager": env_manager, "model_config": model_config, **config},
         )
     except BaseException as error:

@@ -6,6 +6,7 @@ import functools
 import operator
 import pickle
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -38,6 +39,7 @@ from biasbios_mlflow.spark.sessions import (
     errors_told,
     find_session,
     is_spark_frame,
+    prepare_folder,
     require_pyspark,
 )
 from biasbios_mlflow.spark.shipping import ShippedModel, ship_model
@@ -135,29 +137,43 @@ def evaluate(
     """
     checked = EvaluationConfig.parse(config)
     require_pyspark()
-    bios = _read(data, split)
+    with warnings.catch_warnings():
+        # Of pyspark's conversions of pandas frames, of which none is used here.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+        return _evaluate(model, _read(data, split), checked, model_config, output)
+
+
+def _evaluate(
+    model: str | None,
+    bios: _Bios,
+    config: EvaluationConfig,
+    model_config: Mapping[str, Any] | None,
+    output: str | None,
+) -> EvaluationResult:
     columns = find_columns(
         bios.frame.columns,
-        text=checked.text_column,
-        occupation=checked.occupation_column,
-        gender=checked.gender_column,
-        id=checked.id_column,
-        counterfactual=checked.counterfactual_column,
+        text=config.text_column,
+        occupation=config.occupation_column,
+        gender=config.gender_column,
+        id=config.id_column,
+        counterfactual=config.counterfactual_column,
     )
     uri = None
     if model is not None:
         uri = _pinned(model)
-        checked = checked.model_copy(update={"model_uri": checked.model_uri or uri})
+        config = config.model_copy(update={"model_uri": config.model_uri or uri})
     else:
-        find_predictor(None, checked)  # is there a column of predictions?
+        find_predictor(None, config)  # is there a column of predictions?
     active = mlflow.active_run()
     with mlflow.start_run() if active is None else nullcontext(active) as run:
         run_id = run.info.run_id
         folder = None if output is None else f"{output.rstrip('/')}/{run_id}"
+        if folder is not None:
+            prepare_folder(folder, bios.frame.sparkSession, config)
         shipped = None if uri is None else ship_model(uri, bios.frame.sparkSession)
         with errors_told("data"):
             evaluation = evaluate_frame(
-                bios.frame, columns, checked, shipped, model_config=model_config, folder=folder
+                bios.frame, columns, config, shipped, model_config=model_config, folder=folder
             )
         dataset = _dataset(bios, columns, evaluation)
         client = mlflow.MlflowClient()
@@ -274,6 +290,12 @@ class _BiosDataset(SparkDataset):
     def profile(self) -> dict[str, int]:
         return {"num_rows": self.rows}
 
+    @property
+    def schema(self) -> Any:
+        with warnings.catch_warnings():  # hints on signatures of models
+            warnings.simplefilter("ignore")
+            return super().schema
+
 
 def _dataset(bios: _Bios, columns: Columns, evaluation: Evaluation) -> _BiosDataset:
     """Return the bios as MLflow lists them with the run, by the hash over all rows."""
@@ -314,7 +336,6 @@ def _run(windows: DataFrame, tasks: int, task: Task, folder: str | None) -> list
         done = done.persist(StorageLevel.DISK_ONLY)
     try:
         if folder is not None:
-            # First: a folder that cannot be written to is found before anything is predicted.
             rows = done.where("prediction is not null").select("prediction.*")
             rows.write.parquet(f"{folder}/predictions")
             texts = ["text", "counterfactual_text"]

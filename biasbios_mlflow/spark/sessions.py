@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid, missing_extra
 from biasbios_mlflow.spark.worker import user_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["arrow_map", "errors_told", "find_session", "is_spark_frame", "require_pyspark"]
+__all__ = [
+    "arrow_map",
+    "errors_told",
+    "find_session",
+    "is_spark_frame",
+    "prepare_folder",
+    "require_pyspark",
+]
 
 _PYTHON = "PYSPARK_PYTHON"
 _PACKAGE = "biasbios_mlflow"
@@ -83,18 +92,41 @@ def arrow_map(frame: DataFrame, function: Any, schema: str) -> DataFrame:
         Of what it returns, as DDL.
     """
     context = _local_context(frame.sparkSession)
-    with warnings.catch_warnings():
-        # Of pyspark's own pandas conversions, of which none is used here.
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-        if context is None or _PYTHON in os.environ:
-            return frame.mapInArrow(function, schema)
-        # Else it would be whatever "python3" is in the path. Spark reads it when a function is
-        # handed over, not later.
-        before, context.pythonExec = context.pythonExec, sys.executable
-        try:
-            return frame.mapInArrow(function, schema)
-        finally:
-            context.pythonExec = before
+    if context is None or _PYTHON in os.environ:
+        return frame.mapInArrow(function, schema)
+    # Else it would be whatever "python3" is in the path. Spark reads this when a function is handed
+    # over, not later.
+    before, context.pythonExec = context.pythonExec, sys.executable
+    try:
+        return frame.mapInArrow(function, schema)
+    finally:
+        context.pythonExec = before
+
+
+def prepare_folder(folder: str, session: SparkSession, config: EvaluationConfig) -> None:
+    """Write the options of an evaluation to the folder where its rows will lie.
+
+    So that a folder that cannot be written to is found before anything is predicted.
+
+    Raises
+    ------
+    MlflowException
+        When executors cannot write there.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    about = json.dumps(config.as_json(), ensure_ascii=False)
+    try:
+        session.range(1).select(F.lit(about)).coalesce(1).write.text(f"{folder}/config")
+    except (Py4JJavaError, PySparkException) as error:
+        raise invalid(
+            "output",
+            found=f"{folder!r} ({_cause(error)})",
+            expected="a folder or URL that all executors can write to",
+            fix="name another",
+        ) from error
 
 
 @contextmanager
@@ -150,6 +182,15 @@ def _local_context(session: SparkSession) -> Any | None:
     except PySparkException:  # Spark Connect has none
         return None
     return context if str(context.master).startswith("local") else None
+
+
+def _cause(error: BaseException) -> str:
+    """Return what Java says of an error in one line."""
+    for line in str(error).splitlines():
+        found = re.search(r"[\w.]+(Exception|Error): (?!.*(Exception|Error): )(.+)", line)
+        if found is not None:
+            return found.group(3).strip()
+    return _first_line(error)
 
 
 def _first_line(error: BaseException) -> str:

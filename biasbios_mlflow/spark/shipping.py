@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import weakref
 import zipfile
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ShippedModel", "ship_model"]
 
-# The archives that each session has, by name. Spark takes each only once, and reads it from where
-# it lies when an executor first needs it.
-_shipped: weakref.WeakKeyDictionary[Any, dict[str, tempfile.TemporaryDirectory[str]]]
-_shipped = weakref.WeakKeyDictionary()
+# The archives that each session has, by name: Spark takes each only once.
+_shipped: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -77,15 +76,17 @@ def ship_model(uri: str, session: SparkSession) -> ShippedModel:
                 expected="a model with the flavor python_function",
                 fix="log it with one of MLflow's flavors that can predict in Python",
             )
-        kept = tempfile.TemporaryDirectory(prefix="biasbios-")
-        packed = Path(kept.name) / "packed.zip"
-        archive = packed.rename(packed.with_name(f"biasbios-{_pack(folder, packed)}.zip"))
-    there = _shipped.setdefault(session, {})
+        # Spark reads it from where it lies when an executor first needs it.
+        kept = Path(tempfile.mkdtemp(prefix="biasbios-"))
+        weakref.finalize(session, shutil.rmtree, kept, ignore_errors=True)
+        packed = kept / "packed.zip"
+        archive = packed.rename(kept / f"biasbios-{_pack(folder, packed)}.zip")
+    there = _shipped.setdefault(session, set())
     if archive.name in there:
-        kept.cleanup()
+        archive.unlink()
     else:
         session.addArtifacts(str(archive), archive=True)
-        there[archive.name] = kept
+        there.add(archive.name)
     return ShippedModel(archive.name, about.model_id, str(flavor["loader_module"]))
 
 

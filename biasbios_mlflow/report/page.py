@@ -48,6 +48,18 @@ _HOW_TO_READ = {
     ),
 }
 
+_FINDINGS = {
+    "duplicates": "have the text of a bio before",
+    "duplicates_with_other_labels": (
+        "have the text of a bio with another gender or occupation: one of the two is wrong"
+    ),
+    "without_gendered_words": "have no word that the swap changes: they cannot flip",
+    "gender_contradicted": "have only words of the other gender than the data says",
+    "occupation_in_first_sentence": (
+        "name their occupation in the first sentence, which the benchmark leaves out"
+    ),
+}
+
 _DIRECTIONS = {
     "male_to_female": "bios of men, swapped",
     "female_to_male": "bios of women, swapped",
@@ -107,6 +119,7 @@ def report_page(
         found=summary["flips"],
         texts=texts,
         absent=_absent(scores["reasons"]),
+        findings=_findings(summary["data"]["findings"], summary["data"]["bios"]),
         others=_other_metrics(scores),
         options=[
             (name, json.dumps(value, ensure_ascii=False))
@@ -252,6 +265,21 @@ def _absent(reasons: Mapping[str, str]) -> list[tuple[str, str]]:
         if not name.startswith("tpr_gap/"):  # in the table of occupations that are not scored
             by_reason.setdefault(why, []).append(name)
     return [(", ".join(names), why) for why, names in by_reason.items()]
+
+
+def _findings(found: Mapping[str, Any], bios: int) -> list[str]:
+    """Say what may be wrong with the bios themselves."""
+    said = [
+        f"{found[name]:,} ({_percent(found[name] / bios)}) {what}."
+        for name, what in _FINDINGS.items()
+        if found.get(name)
+    ]
+    words = found["words"]
+    said.append(
+        f"Half of the bios have at most {words['median']:,} words, 95 % at most {words['p95']:,}; "
+        f"the longest has {words['longest']:,}."
+    )
+    return said
 
 
 def _flip(flip: Flip, *, texts: bool, changed: str | None) -> dict[str, Any]:

@@ -160,3 +160,17 @@ def test_pages_of_thin_evaluations(kind: str) -> None:
         assert "all 60 predictions stayed the same" in text
     if kind == "one gender":
         assert "no gap to show" in text
+
+
+def test_what_may_be_wrong_with_the_data_is_said() -> None:
+    texts = [f"She is no {i}." for i in range(56)] + ["Works."] * 3 + ["He is a poet."]
+    frame = predicted(texts, ["poet", "dj"])
+    frame.loc[56:58, ["profession", "gender"]] = ["poet", "male"]
+    frame.loc[59, ["profession", "gender"]] = ["poet", "female"]
+    evaluation = evaluated(frame, label_names=["poet", "dj"], counterfactual_column="swapped")
+    found = content(evaluation)["data"]["findings"]
+    text = Reader(page(evaluation)).text
+    assert found["duplicates"] == 2
+    assert "2 (3.3 %) have the text of a bio before." in text
+    assert "1 (1.7 %) name their occupation in the first sentence" in text
+    assert "Half of the bios have at most 4 words" in text

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from biasbios_mlflow.errors import invalid, nearest
+from biasbios_mlflow.errors import from_validation
 
 __all__ = ["EvaluationConfig"]
 
@@ -54,11 +54,11 @@ class EvaluationConfig(pydantic.BaseModel):
     --------
     >>> EvaluationConfig.parse({"min_cell": 5}).min_cell
     5
-    >>> EvaluationConfig.parse({"min_cel": 5})
+    >>> EvaluationConfig.parse({"min_cell": 0})
     Traceback (most recent call last):
         ...
-    mlflow.exceptions.MlflowException: evaluator_config: found the key 'min_cel', expected one of \
-the options of biasbios. Fix: did you mean 'min_cell'?
+    mlflow.exceptions.MlflowException: evaluator_config.min_cell: found 0, expected greater than \
+or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
@@ -167,28 +167,10 @@ the options of biasbios. Fix: did you mean 'min_cell'?
             At an unknown key (with the nearest known one) or a value that does not fit.
         """
         options = {k: v for k, v in (options or {}).items() if k not in _OPTIONS_OF_MLFLOW}
-        for key in options:
-            if key not in cls.model_fields:
-                near = nearest(str(key), cls.model_fields)
-                raise invalid(
-                    "evaluator_config",
-                    found=f"the key {key!r}",
-                    expected="one of the options of biasbios",
-                    fix=f"did you mean {near!r}?"
-                    if near
-                    else f"use one of {', '.join(sorted(cls.model_fields))}",
-                )
         try:
-            return cls.model_validate(dict(options))
+            return cls.model_validate(options)
         except pydantic.ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(map(str, problem["loc"]))
-            raise invalid(
-                f"evaluator_config[{where!r}]",
-                found=repr(problem["input"]),
-                expected=problem["msg"].removeprefix("Input should be "),
-                fix=cls.model_fields[str(problem["loc"][0])].description or "change it",
-            ) from error
+            raise from_validation("evaluator_config", error, cls) from error
 
     @classmethod
     def names_own_option(cls, options: Mapping[str, Any] | None) -> bool:

@@ -80,7 +80,9 @@ def from_validation(
             expected=f"one of {known}",
             fix=f"did you mean {near!r}?" if near else "use one of these",
         )
-    about = owner.model_fields.get(str(path[-1])) if owner is not None and path else None
+    # The members of a union and the places in a list have no description: their field has.
+    fields = (owner or model).model_fields
+    about = next((fields[str(part)] for part in reversed(path) if str(part) in fields), None)
     found = "nothing" if problem["type"] == "missing" else repr(problem["input"])
     message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return invalid(

@@ -205,8 +205,8 @@ class TestConfig:
         ("config", "says"),
         [
             ({"min_cel": 3}, "did you mean 'min_cell'"),
-            ({"zzz": 3}, "use one of allow_missing"),
-            ({"min_cell": 0}, r"evaluator_config\['min_cell'\]: found 0"),
+            ({"zzz": 3}, "expected one of allow_missing"),
+            ({"min_cell": 0}, r"evaluator_config\.min_cell: found 0"),
             ({"scope": "nouns"}, "'pronouns', 'titles', 'words' or 'names'"),
             ({"label_names": ["nurse", "Nurse"]}, "more than once"),
             ({"label_names": ["nurse", "poet"]}, "label_names: found no"),

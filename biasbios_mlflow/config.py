@@ -61,7 +61,8 @@ class EvaluationConfig(pydantic.BaseModel):
 or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     """
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+    # "model_uri" would clash with the names that older versions of pydantic keep for themselves.
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     text_column: str | None = pydantic.Field(
         None, description="column with the bio; by default the usual names are tried"

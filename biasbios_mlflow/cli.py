@@ -292,24 +292,65 @@ def compare(
     click.echo(f"a  {found.names[0]}\nb  {found.names[1]}\n\n{found.comparison}")
 
 
+def _training_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that training one model and comparing many have in common."""
+    from biasbios_mlflow.training.methods import Settings
+
+    for name, field in reversed(Settings.model_fields.items()):
+        command = click.option(
+            f"--{_dashed(name)}",
+            name,
+            type=field.annotation,
+            default=None,
+            help=f"{field.description}.",
+        )(command)
+    options = [
+        click.option("--data", default="sample", show_default=True, help="As for evaluate."),
+        click.option("--split", default="train", show_default=True, help="Part that is learned."),
+        click.option(
+            "--features",
+            default="tfidf",
+            show_default=True,
+            help="'tfidf', or name or path of an encoder (sentence-transformers, Hugging Face).",
+        ),
+        click.option("--scope", default="pronouns", show_default=True, help="Scope of the swap."),
+        click.option(
+            "--cache",
+            default=None,
+            help="Folder for the encoder's vectors, by default one of the user's; '' keeps none.",
+        ),
+        click.option("--device", default="auto", show_default=True, help="Where the encoder runs."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @main.command()
-@click.option("--data", default="sample", show_default=True, help="See evaluate.")
-@click.option("--split", default="train", show_default=True, help="Which part of the data.")
+@_training_options
 @click.option(
     "--method",
     default="baseline",
     show_default=True,
-    type=click.Choice(["baseline", "cda"]),
-    help="cda adds every training bio once more, gender-swapped.",
+    type=click.Choice(["baseline", "project", "cda", "clp", "sensr", "sensei"]),
+    help="What is done about gender; only baseline and cda on tfidf.",
 )
-@click.option("--scope", default="pronouns", show_default=True, help="Scope of that swap.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the classifier.")
 @click.option("--register", default=None, help="Registered model to add a version to.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 def train(
-    data: str, split: str, method: str, scope: str, seed: int, register: str | None, as_json: bool
+    data: str,
+    split: str,
+    method: str,
+    features: str,
+    seed: int,
+    register: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
-    """Train a classifier (tf-idf and logistic regression) and log it to MLflow.
+    """Train a classifier and log it to MLflow: a model from text to probabilities.
+
+    On tfidf a logistic regression, on an encoder's features a network with one hidden layer.
 
     Example: biasbios train --method cda --register occupations
     """
@@ -317,12 +358,76 @@ def train(
 
     with _progress_on_stderr():
         trained = train_model(
-            data, split=split or None, method=method, scope=scope, seed=seed, register=register
+            data,
+            split=split or None,
+            method=method,
+            features=features,
+            seed=seed,
+            register=register,
+            **{name: value for name, value in options.items() if value is not None},
         )
     if as_json:
         _print_json(vars(trained))
     else:
         click.echo(f"Model  {trained.model_uri}\nRun    {trained.run_id}")
+
+
+@main.command()
+@_training_options
+@click.option("--test-data", default=None, help="Bios to evaluate on, by default --data.")
+@click.option("--test-split", default="test", show_default=True, help="Part that is evaluated on.")
+@click.option(
+    "--methods",
+    metavar="A,B,…",
+    callback=_comma_separated,
+    default=None,
+    help="By default baseline,cda on tfidf, baseline,cda,clp,sensei on an encoder's features.",
+)
+@click.option("--seeds", default=5, show_default=True, help="How many: 0, 1, 2, …")
+@click.option("--log-models", is_flag=True, help="Log each model, with a copy of the encoder.")
+@click.option("--n-replicates", type=int, default=None, help="Replicates behind the intervals.")
+@click.option("--min-cell", type=int, default=None, help="See evaluate.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
+@click.pass_context
+def benchmark(
+    ctx: click.Context,
+    /,
+    data: str,
+    split: str,
+    test_data: str | None,
+    test_split: str,
+    methods: list[str] | None,
+    n_replicates: int | None,
+    min_cell: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train and evaluate each method by several seeds, and compare them with the baseline.
+
+    Nested runs of one run, which gets the tables and a figure. What an interrupted benchmark has
+    finished is not run again. Exit code 2 if a method and seed failed; the others are in the
+    tables all the same.
+
+    Example: biasbios benchmark --methods baseline,cda --seeds 5
+    """
+    from biasbios_mlflow.training import benchmark as run_benchmark
+
+    evaluation = {"n_replicates": n_replicates, "min_cell": min_cell}
+    with _progress_on_stderr():
+        result = run_benchmark(
+            data,
+            split=split or None,
+            test_data=test_data,
+            test_split=test_split or None,
+            methods=[name for name in methods or [] if name] or None,
+            evaluation={name: value for name, value in evaluation.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
+        )
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        click.echo(f"{result}\n\n{_where_to_look(result.run_id)}")
+    ctx.exit(2 if len(result.failed) else 0)
 
 
 @main.command()

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 import biasbios_mlflow
 from biasbios_mlflow.bios.checked import check_bios, find_columns
 from biasbios_mlflow.bios.dataset import BiosDataset
-from biasbios_mlflow.bios.sources import open_source, separated, source
+from biasbios_mlflow.bios.sources import open_source, separated
 from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.pipeline import evaluate_bios
@@ -26,12 +26,6 @@ from biasbios_mlflow.prediction.predictor import find_predictor
 from tests.conftest import Registered
 
 OPTIONS: dict[str, Any] = {"n_replicates": 500, "window_size": 100}
-
-
-@pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks that no window is a multiple of."""
-    monkeypatch.setattr(source, "CHUNK_ROWS", 37)
 
 
 @pytest.fixture

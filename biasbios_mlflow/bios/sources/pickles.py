@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
+from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.bios.drawing import draw_splits
 from biasbios_mlflow.bios.sources.frames import FrameSource
@@ -28,7 +29,7 @@ _PLAIN = """
     LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE GLOBAL STACK_GLOBAL REDUCE BUILD
 """
 """The steps of a pickle that plain data needs. REDUCE and BUILD only reach what `find_class` gives:
-the numbers of numpy."""
+sets, and the numbers of numpy."""
 
 
 class _Steps(dict[int, Callable[[Any], None]]):
@@ -69,10 +70,13 @@ class _NumpyType:
         return np.frombuffer(raw, dtype=dtype, count=1)[0].item()
 
 
+_PYTHONS = ("builtins", "__builtin__")
+
 _BUILDERS: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy", "dtype"): _NumpyType,
     ("numpy.core.multiarray", "scalar"): _NumpyType.number,
     ("numpy._core.multiarray", "scalar"): _NumpyType.number,
+    **{(module, kind.__name__): kind for module in _PYTHONS for kind in (set, frozenset)},
     # Python 3 writes the bytes of those numbers so in the old protocols.
     ("_codecs", "encode"): lambda text, encoding: str(text).encode("latin-1"),
 }
@@ -153,10 +157,10 @@ def load_plain(file: BinaryIO, name: str) -> Any:
             expected="a pickle of plain containers, strings and numbers",
             fix="if you trust the file, load it yourself and save it as csv or parquet",
         ) from error
-    except (
-        *(pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, TypeError),
-        *(AttributeError, OverflowError, MemoryError, RecursionError),
-    ) as error:
+    except MlflowException:
+        raise
+    # Unpickling what is no pickle may raise anything, as the documentation of pickle says.
+    except Exception as error:
         raise invalid(
             f"data file {name}",
             found=f"{type(error).__name__}: {error}",

@@ -128,6 +128,19 @@ def _comma_separated(ctx: click.Context, param: click.Parameter, value: str | No
     help="Environment in which the model predicts.",
     show_default=True,
 )
+@click.option(
+    "--engine",
+    default="local",
+    type=click.Choice(["local", "spark"]),
+    help="Where bios are read and predicted.",
+    show_default=True,
+)
+@click.option(
+    "--output",
+    default=None,
+    metavar="FOLDER",
+    help="With --engine spark: where executors write a row a bio and a row a flip.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 @_config_options
 def evaluate(
@@ -135,6 +148,8 @@ def evaluate(
     data: str | None,
     split: str | None,
     env_manager: str,
+    engine: str,
+    output: str | None,
     as_json: bool,
     **config: Any,
 ) -> None:
@@ -149,7 +164,14 @@ def evaluate(
     with _progress_on_stderr():
         uri, version = resolve_model_uri(model_uri)
         chosen = {name: value for name, value in config.items() if value is not None}
-        result = evaluate_model(uri, data, split=split or None, env_manager=env_manager, **chosen)
+        if engine == "spark":
+            result = _evaluate_with_spark(uri, data, split or None, env_manager, output, chosen)
+        elif output is not None:
+            raise click.UsageError("--output is for --engine spark")
+        else:
+            result = evaluate_model(
+                uri, data, split=split or None, env_manager=env_manager, **chosen
+            )
     summary = _summary(result)
     if as_json:
         _print_json(
@@ -166,6 +188,25 @@ def evaluate(
     click.echo(headline_table({"": summary}))
     click.echo(f"\n{gaps_table(summary)}")
     click.echo(f"\n{_where_to_look(result.run_id)}")
+
+
+def _evaluate_with_spark(
+    uri: str,
+    data: str | None,
+    split: str | None,
+    env_manager: str,
+    output: str | None,
+    config: dict[str, Any],
+) -> EvaluationResult:
+    from biasbios_mlflow.spark import evaluate as evaluate_with_spark
+
+    if data is None:
+        raise click.UsageError("--engine spark needs --data, e.g. a folder of parquet files")
+    if env_manager != "local":
+        raise click.UsageError("--engine spark predicts in the executors' own environment")
+    if config.pop("sample", None) is not None:
+        raise click.UsageError("--sample is for --engine local; draw the bios with Spark")
+    return evaluate_with_spark(uri, data, split=split, output=output, **config)
 
 
 @main.command(context_settings={"show_default": True})

@@ -79,6 +79,7 @@ class _Bios:
     frame: DataFrame
     name: str
     path: str | None
+    columns: tuple[str, ...]
 
 
 def evaluate(
@@ -151,7 +152,7 @@ def _evaluate(
     output: str | None,
 ) -> EvaluationResult:
     columns = find_columns(
-        bios.frame.columns,
+        bios.columns,
         text=config.text_column,
         occupation=config.occupation_column,
         gender=config.gender_column,
@@ -267,7 +268,7 @@ def _read(data: Any, split: str | None) -> _Bios:
             )
         if split is not None:
             frame, name = choose_split(frame, split), f"{name}-{split}"
-    return _Bios(frame, name, path)
+        return _Bios(frame, name, path, tuple(frame.columns))
 
 
 def _pinned(model: Any) -> str:

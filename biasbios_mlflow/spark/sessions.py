@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -113,14 +114,12 @@ def prepare_folder(folder: str, session: SparkSession, config: EvaluationConfig)
     MlflowException
         When executors cannot write there.
     """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
 
     about = json.dumps(config.as_json(), ensure_ascii=False)
     try:
         session.range(1).select(F.lit(about)).coalesce(1).write.text(f"{folder}/config")
-    except (Py4JJavaError, PySparkException) as error:
+    except _spark_errors() as error:
         raise invalid(
             "output",
             found=f"{folder!r} ({_cause(error)})",
@@ -144,12 +143,11 @@ def errors_told(thing: str) -> Iterator[None]:
         What the code on the executors raised as such; a table, path or column that Spark does not
         find or cannot read; workers that lack this package.
     """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors import AnalysisException
 
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
+    except _spark_errors() as error:
         text = str(error)
         told = user_error(text)
         if told is not None:
@@ -182,6 +180,16 @@ def _local_context(session: SparkSession) -> Any | None:
     except PySparkException:  # Spark Connect has none
         return None
     return context if str(context.master).startswith("local") else None
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    from pyspark.errors import PySparkException
+
+    if importlib.util.find_spec("py4j") is None:  # a client of Spark Connect alone
+        return (PySparkException,)
+    from py4j.protocol import Py4JJavaError
+
+    return PySparkException, Py4JJavaError
 
 
 def _cause(error: BaseException) -> str:

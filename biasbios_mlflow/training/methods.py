@@ -47,28 +47,28 @@ class Settings(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
     width: int = pydantic.Field(2000, ge=1, description="units of the hidden layer")
-    steps: int = pydantic.Field(500, ge=1, description="batches that are learned from")
+    steps: int = pydantic.Field(300, ge=1, description="batches that are learned from")
     bios_per_occupation: int = pydantic.Field(
         5, ge=1, description="bios of each occupation in a batch"
     )
-    learning_rate: float = pydantic.Field(1e-3, gt=0, description="of Adam")
+    learning_rate: float = pydantic.Field(3e-4, gt=0, description="of Adam")
     pairing: float = pydantic.Field(
-        1.0, ge=0, description="clp: weight of the distance between the logits"
+        3.0, ge=0, description="clp: weight of the distance between the logits"
     )
     directions: int = pydantic.Field(
         25, ge=1, description="project, sensr, sensei: dimensions of the sensitive subspace"
     )
     rho: float = pydantic.Field(
-        5.0, ge=0, description="sensei: weight of the distance between the predictions"
+        50.0, ge=0, description="sensei: weight of the distance between the predictions"
     )
     eps: float = pydantic.Field(
-        0.1, gt=0, description="sensr, sensei: how far the auditor may go, in the fair metric"
+        1.0, gt=0, description="sensr, sensei: how far the auditor may go, in the fair metric"
     )
     auditor_steps: int = pydantic.Field(
         10, ge=1, description="sensr, sensei: steps to the worst bio nearby"
     )
     auditor_rate: float = pydantic.Field(
-        0.1, gt=0, description="sensr, sensei: learning rate of these steps"
+        0.2, gt=0, description="sensr, sensei: learning rate of these steps"
     )
     multiplier_rate: float = pydantic.Field(
         0.1, gt=0, description="sensr: learning rate of the multiplier that holds eps"

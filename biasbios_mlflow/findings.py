@@ -47,6 +47,9 @@ class Findings:
         data says; None where the swap did not look.
     prints, cells : tuple of arrays
         By window, a number that stands for the text, and the code of gender and occupation.
+    repeated : tuple of int or None
+        ``duplicates`` and ``conflicting`` where they were counted elsewhere; there are no prints
+        then.
 
     Examples
     --------
@@ -74,6 +77,7 @@ class Findings:
     contradicted: int | None
     prints: tuple[npt.NDArray[np.uint64], ...] = field(repr=False)
     cells: tuple[npt.NDArray[np.int32], ...] = field(repr=False)
+    repeated: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, bios: Bios, directions: npt.NDArray[np.int8] | None) -> Findings:
@@ -136,6 +140,8 @@ class Findings:
 
     @cached_property
     def _duplicates(self) -> tuple[int, int]:
+        if self.repeated is not None:
+            return self.repeated
         prints, cells = np.concatenate(self.prints), np.concatenate(self.cells)
         if len(prints) == 0:
             return 0, 0

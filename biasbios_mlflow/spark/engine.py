@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -30,6 +30,7 @@ from biasbios_mlflow.prediction.predictor import find_predictor
 from biasbios_mlflow.spark.frames import (
     choose_split,
     complete_bios,
+    count_duplicates,
     cut_windows,
     read_frame,
     survey,
@@ -104,7 +105,7 @@ def evaluate(
         URI of the model; None for predictions that stand in the data (``predictions="column"``).
     data : pyspark.sql.DataFrame or str
         The bios, classic or Spark Connect; or what Spark reads them from: the path or URL of a
-        parquet, csv, tsv or jsonl file or folder. It is read three times (cache what is costly to
+        parquet, csv, tsv or jsonl file or folder. It is read four times (cache what is costly to
         compute) and must give the same rows each time.
     split : str, optional
         Which part of ``data``: the rows whose column ``split`` says so.
@@ -216,11 +217,13 @@ def evaluate_frame(
         surveyed = survey(frame, columns, gender_values=config.gender_values)
         surveyed.survey.check(allow_missing=config.allow_missing)
         head = complete_bios(frame, columns).limit(_HEAD).toArrow()
-    whole = surveyed.survey
+        whole = surveyed.survey
+        labels = whole.labels(config.label_names)
+        repeated = count_duplicates(frame, columns, surveyed, labels)
     task = Task(
         config=config,
         columns=columns,
-        labels=whole.labels(config.label_names),
+        labels=labels,
         occupation_ids=whole.occupation_ids,
         head=_as_stream(head),
         archive=None if model is None else model.archive,
@@ -246,8 +249,10 @@ def evaluate_frame(
         watch.seconds[phase] = seconds
     reader = task.reader()
     reader.learn(total.learned)
+    findings = replace(total.result.findings, repeated=repeated)
+    result = replace(total.result, findings=findings)
     return conclude(
-        total.result, reader, config, watch, path=f"{total.path} on Spark", missing=whole.missing
+        result, reader, config, watch, path=f"{total.path} on Spark", missing=whole.missing
     )
 
 

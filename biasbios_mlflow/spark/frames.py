@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.bios.checked import Columns, Survey
-from biasbios_mlflow.bios.occupations import encode_genders
+from biasbios_mlflow.bios.occupations import Labels, encode_genders
 from biasbios_mlflow.bios.readers import load_bios
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.spark.worker import POSITION, ROW
@@ -20,6 +20,7 @@ __all__ = [
     "Surveyed",
     "choose_split",
     "complete_bios",
+    "count_duplicates",
     "cut_windows",
     "read_frame",
     "survey",
@@ -144,11 +145,14 @@ class Surveyed:
     ----------
     survey : Survey
         As of a pandas frame.
+    genders : mapping
+        The code of each spelling of a gender.
     rows, complete : sequences of int
         Of each partition, how many rows and complete bios come before it.
     """
 
     survey: Survey
+    genders: Mapping[Any, int]
     rows: Sequence[int]
     complete: Sequence[int]
 
@@ -214,10 +218,8 @@ def survey(
             expected="one occupation a bio",
             fix="set occupation_column to the column with the true occupation",
         )
-    encode_genders(
-        sorted({name for row in found for name in row["genders"]}, key=str),
-        gender_values=gender_values,
-    )
+    spellings = sorted({name for row in found for name in row["genders"]}, key=str)
+    genders = encode_genders(spellings, gender_values=gender_values).tolist()
     # Partitions without a row have no entry.
     partitions = {row["partition"]: row for row in found}
     rows, complete = [0], [0]
@@ -232,13 +234,58 @@ def survey(
         occupations=tuple(sorted(occupations, key=str)),
         occupation_ids=isinstance(frame.schema[columns.occupation].dataType, NumericType),
     )
-    return Surveyed(whole, rows, complete)
+    return Surveyed(whole, dict(zip(spellings, genders, strict=True)), rows, complete)
 
 
 def complete_bios(frame: DataFrame, columns: Columns) -> DataFrame:
     """Return the bios that lack no part."""
     lacks = _lacking(frame, columns)
     return frame.where(~(lacks["text"] | lacks["occupation"] | lacks["gender"]))
+
+
+def count_duplicates(
+    frame: DataFrame, columns: Columns, surveyed: Surveyed, labels: Labels
+) -> tuple[int, int]:
+    """Count the complete bios that are there twice, by Spark's own operators.
+
+    Parameters
+    ----------
+    frame, columns
+        As surveyed.
+    surveyed : Surveyed
+    labels : Labels
+        Of the occupations.
+
+    Returns
+    -------
+    duplicates, conflicting : int
+        See `biasbios_mlflow.findings.Findings`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def coded(name: str, codes: Mapping[Any, int]) -> Column:
+        pairs = [F.lit(part) for pair in codes.items() for part in pair]
+        return F.create_map(*pairs)[column(name)]
+
+    occupations = {name: labels.code(name) for name in surveyed.survey.occupations}
+    cell = (
+        coded(columns.gender, surveyed.genders) * len(labels)
+        + coded(columns.occupation, occupations)
+    )  # fmt: skip
+    (row,) = (
+        complete_bios(frame, columns)
+        .select(F.xxhash64(column(columns.text)).alias("print"), cell.alias("cell"))
+        .groupBy("print")
+        .agg(F.count("*").alias("bios"), (F.min("cell") != F.max("cell")).alias("conflict"))
+        .agg(
+            F.sum(F.col("bios") - 1).alias("duplicates"),
+            F.coalesce(F.sum(F.when(F.col("conflict"), F.col("bios"))), F.lit(0)).alias(
+                "conflicting"
+            ),
+        )
+        .collect()
+    )
+    return row["duplicates"], row["conflicting"]
 
 
 def cut_windows(

@@ -249,9 +249,15 @@ class Task:
                 if self.keep:
                     yield from _batches("prediction", PREDICTION_TYPES, rows.tables)
                     yield from _batches("flip", FLIP_TYPES, [_flips_table(flips)])
+                result = replace(
+                    result,
+                    flips=Flips(limit=self.config.max_flips) + flips,
+                    # A number a bio is too much to return: Spark looks for duplicates itself.
+                    findings=replace(result.findings, prints=(), cells=()),
+                )
                 part = Part(
                     windows=Counter({number: len(bios)}),
-                    result=replace(result, flips=Flips(limit=self.config.max_flips) + flips),
+                    result=result,
                     seconds=Counter(watch.seconds),
                     learned=ready.learned,
                     path=ready.predictor.path,

@@ -67,6 +67,10 @@ def test_incomplete_bios_are_counted_and_left_out(
     frame.loc[::30, "hard_text"] = [None, "", " \t\n", "\u3000\x1c\x85", "\u200b is a mark"] * 2
     frame.loc[5::50, "profession"] = None
     frame.loc[7::100, "gender"] = None
+    # The same bio again, once with another gender.
+    frame.loc[11, ["hard_text", "profession"]] = frame.loc[12, ["hard_text", "profession"]]
+    frame.loc[[11, 12], "gender"] = ["M", "Female"]
+    frame.loc[21] = frame.loc[22]
     path = write_parquet(frame, tmp_path / "gaps.parquet")
     options = {"allow_missing": True, "window_size": 64}
     ours = evaluate(registered.uri, read(spark, path), **options)

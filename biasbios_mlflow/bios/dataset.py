@@ -19,6 +19,7 @@ from mlflow.types.utils import _infer_schema
 from pandas.api.types import infer_dtype
 
 from biasbios_mlflow.bios.checked import Columns, Survey, check_not_empty
+from biasbios_mlflow.bios.origin import dataset_source
 from biasbios_mlflow.bios.sources import Source
 from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.errors import invalid
@@ -66,7 +67,11 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
         self._not_whole: set[str] = set()  # columns with other cells than strings and numbers
         self._survey = self._look(columns, gender_values)
         check_not_empty(self._survey.rows)
-        super().__init__(source=resolve_dataset_source(source.where), name=source.name)
+        origin = dataset_source(source.where)
+        if isinstance(origin, str):
+            origin = resolve_dataset_source(origin)
+        assert origin is not None  # what came from code is in memory
+        super().__init__(source=origin, name=source.name)
 
     def stream(
         self,

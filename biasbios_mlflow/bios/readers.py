@@ -8,6 +8,7 @@ import pandas as pd
 
 from biasbios_mlflow.bios.checked import Columns, check_bios, check_not_empty, find_columns
 from biasbios_mlflow.bios.occupations import GENDERS
+from biasbios_mlflow.bios.origin import dataset_source
 from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
 
@@ -111,5 +112,6 @@ def as_dataset(frame: pd.DataFrame, *, targets: str, name: str, source: str | No
     from mlflow.data.pandas_dataset import from_pandas
 
     check_not_empty(len(frame))  # MLflow's digest fails on an empty frame with an error of its own
-    options = {} if source is None else {"source": source}
+    origin = dataset_source(source)
+    options: dict[str, Any] = {} if origin is None else {"source": origin}
     return from_pandas(frame, targets=targets, name=name, **options)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -143,7 +142,17 @@ class TestSeparated:
             (b"\x89PNG\r\n\x1a\n\x00\x00", "data file bad.csv"),
             (b"bio;occupation;sex\nShe.;poet;F\n", "none of the usual columns"),
         ],
-        ids="empty header quote comma ragged latin utf16 image semicolons".split(),
+        ids=[
+            "empty",
+            "header",
+            "quote",
+            "comma",
+            "ragged",
+            "latin",
+            "utf16",
+            "image",
+            "semicolons",
+        ],
     )
     def test_broken(self, content: bytes, says: str, tmp_path: Path) -> None:
         (tmp_path / "bad.csv").write_bytes(content)
@@ -158,7 +167,7 @@ class TestSeparated:
             (b'{"bio": "\xe9", "p": 1, "g": 0}\n', "line 1.*UTF-8"),
             (b'[{"bio": "He", "p": 1, "g": 0}]', "line 1 is no object"),
         ],
-        ids="empty truncated list latin array".split(),
+        ids=["empty", "truncated", "list", "latin", "array"],
     )
     def test_broken_lines(self, content: bytes, says: str, tmp_path: Path) -> None:
         (tmp_path / "bad.jsonl").write_bytes(content)
@@ -206,7 +215,7 @@ class TestPacked:
             (lambda data: b"bio,occupation,sex\n", "Not a gzipped file"),
             (lambda data: data[:40] + bytes(40) + data[80:], "data file bad.csv.gz"),
         ],
-        ids="tail half crc trailing plain middle".split(),
+        ids=["tail", "half", "crc", "trailing", "plain", "middle"],
     )
     def test_broken(
         self, spoil: Callable[[bytes], bytes], says: str, frame: pd.DataFrame, tmp_path: Path
@@ -361,7 +370,19 @@ class TestPickles:
             (b"(S'x'\nios\nsystem\n.", "INST"),
             (b"\x80\x05\x96" + struct.pack("<Q", 1 << 50) + b".", "BYTEARRAY8"),
         ],
-        ids="frame path eval exec build defaults object ext persid inst bytearray".split(),
+        ids=[
+            "frame",
+            "path",
+            "eval",
+            "exec",
+            "build",
+            "defaults",
+            "object",
+            "ext",
+            "persid",
+            "inst",
+            "bytearray",
+        ],
     )
     def test_all_else_is_refused_with_its_name(
         self, data: bytes, says: str, tmp_path: Path
@@ -381,7 +402,7 @@ class TestPickles:
             # a list of lists of lists, each ten times the one before
             b"]" + b"q\x00]" + b"h\x00" * 0 + b"(" + b"h\x00" * 10 + b"e.",
         ],
-        ids="memo put frame unicode bytes string nested".split(),
+        ids=["memo", "put", "frame", "unicode", "bytes", "string", "nested"],
     )
     def test_small_files_take_little_memory(self, data: bytes, tmp_path: Path) -> None:
         (tmp_path / "BIOS.pkl").write_bytes(data)
@@ -405,7 +426,7 @@ class TestPickles:
             ([{"text": "He.", "label": 1}], r"the keys \['label', 'text'\]"),
             ([{"raw": 5, "start_pos": "x", "title": "dj", "gender": "M"}], "1 without text"),
         ],
-        ids="dict empty numbers keys values".split(),
+        ids=["dict", "empty", "numbers", "keys", "values"],
     )
     def test_other_layouts(self, value: Any, says: str, tmp_path: Path) -> None:
         (tmp_path / "BIOS.pkl").write_bytes(pickle.dumps(value))

@@ -13,7 +13,7 @@ from biasbios_mlflow.bios.sources.separated import SeparatedSource
 from biasbios_mlflow.bios.sources.source import Source
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["SPLIT_SPELLINGS", "open_file", "split_files", "split_of"]
+__all__ = ["SPLIT_SPELLINGS", "open_file", "spellings", "split_files", "split_of"]
 
 _FORMATS: dict[str, Callable[[Path], Source]] = {
     ".csv": SeparatedSource,
@@ -72,6 +72,18 @@ def open_file(path: Path, shown: str) -> Source:
             fix="check the path",
         )
     return _FORMATS[kind](path)
+
+
+def spellings(split: str) -> tuple[str, ...]:
+    """Return all that may stand for a split, as named first.
+
+    Examples
+    --------
+    >>> spellings("validation")[:2], spellings("holdout")
+    (('validation', 'dev'), ('holdout',))
+    """
+    known = next((names for names in SPLIT_SPELLINGS.values() if split in names), ())
+    return tuple(dict.fromkeys((split, *known)))
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from biasbios_mlflow.bios.sample import SAMPLE_SPLITS, read_sample
 from biasbios_mlflow.bios.sources.artifacts import is_artifact, open_artifact
-from biasbios_mlflow.bios.sources.files import SPLIT_SPELLINGS, open_file, split_files, split_of
+from biasbios_mlflow.bios.sources.files import open_file, spellings, split_files, split_of
 from biasbios_mlflow.bios.sources.frames import FrameSource
 from biasbios_mlflow.bios.sources.hub import load_hub
 from biasbios_mlflow.bios.sources.parts import OneSplit, Together
@@ -101,7 +101,7 @@ def _of_splits(
         if len(parts) == 1 and not mark:
             return next(iter(parts.values()))
         return Together(list(parts.values()), name, where, splits=list(parts) if mark else None)
-    for known in (split, *SPLIT_SPELLINGS.get(split, ())):
+    for known in spellings(split):
         if known in parts:
             return parts[known]
     raise invalid(

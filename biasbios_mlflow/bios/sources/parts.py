@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from biasbios_mlflow.bios.sources.files import SPLIT_SPELLINGS
+from biasbios_mlflow.bios.sources.files import spellings
 from biasbios_mlflow.bios.sources.source import Source
 from biasbios_mlflow.errors import invalid
 
@@ -81,11 +81,10 @@ class OneSplit(Source):
 
     def chunks(self) -> Iterator[pd.DataFrame]:
         """Yield the rows in order, under their positions in the whole source."""
-        spellings = {self._split, *SPLIT_SPELLINGS.get(self._split, ())}
         others: set[str] = set()
         any_row = False
         for chunk in self._source.chunks():
-            part = chunk[chunk["split"].isin(spellings)]
+            part = chunk[chunk["split"].isin(spellings(self._split))]
             if len(part) < len(chunk):
                 others.update(map(str, chunk["split"].unique()))
             any_row = any_row or len(part) > 0

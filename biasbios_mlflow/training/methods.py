@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
 import pydantic
 
-from biasbios_mlflow.errors import from_validation, invalid, nearest
+from biasbios_mlflow.errors import from_validation, invalid, missing_extra, nearest
 
-__all__ = ["METHODS", "TFIDF", "TFIDF_METHODS", "Settings", "check_methods"]
+__all__ = [
+    "METHODS",
+    "SUBSPACE_METHODS",
+    "TFIDF",
+    "TFIDF_METHODS",
+    "Settings",
+    "check_methods",
+]
 
 METHODS: Mapping[str, str] = {
     "baseline": "nothing about gender",
@@ -29,6 +37,9 @@ TFIDF = "tfidf"
 
 TFIDF_METHODS = ("baseline", "cda")
 """Methods that need no dense features."""
+
+SUBSPACE_METHODS = ("project", "sensr", "sensei")
+"""Methods that know the directions in which the swap moves features, from inFairness."""
 
 
 class Settings(pydantic.BaseModel):
@@ -102,7 +113,7 @@ _OF_METHOD: dict[str, dict[str, Any]] = {}
 
 
 def check_methods(methods: tuple[str, ...], features: str) -> None:
-    """Raise where a method is unknown, or cannot be had on these features."""
+    """Raise where a method is unknown, cannot be had on these features, or lacks a package."""
     for method in methods:
         if method not in METHODS:
             raise invalid(
@@ -119,3 +130,9 @@ def check_methods(methods: tuple[str, ...], features: str) -> None:
                 fix="name an encoder (features='sentence-transformers/all-MiniLM-L6-v2', or the "
                 f"path of one), or use {' or '.join(TFIDF_METHODS)}",
             )
+    packages = [] if features == TFIDF else ["torch", "transformers", "safetensors"]
+    needy = [method for method in methods if method in SUBSPACE_METHODS]
+    for package in (*packages, *(["inFairness"] if needy else [])):
+        if importlib.util.find_spec(package) is None:
+            what = f"method {needy[0]!r}" if package == "inFairness" else f"features {features!r}"
+            raise missing_extra(package, "train", needed_for=what)

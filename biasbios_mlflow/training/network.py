@@ -5,7 +5,6 @@ Imported only when such a network is trained: it needs torch and, for some metho
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,15 +17,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from biasbios_mlflow.errors import invalid, missing_extra
-from biasbios_mlflow.training.methods import Settings
+from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.training.methods import SUBSPACE_METHODS, Settings
 
 __all__ = ["Examples", "fit_head"]
 
 FloatArray = npt.NDArray[np.float32]
 Objective = Callable[[torch.Tensor], torch.Tensor]
-
-_NEEDS_INFAIRNESS = ("project", "sensei", "sensr")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +81,8 @@ def fit_head(
     Raises
     ------
     MlflowException
-        When a method needs inFairness and it is not installed, or no bio has anything to swap.
+        When no bio has anything to swap, and the method learns from that.
     """
-    if method in _NEEDS_INFAIRNESS and importlib.util.find_spec("inFairness") is None:
-        raise missing_extra("inFairness", "train", needed_for=f"method {method!r}")
     # Features come in any scale; the auditor's random start is within 0.1 of each.
     mean = examples.features.mean(axis=0)
     spread = np.maximum(examples.features.std(axis=0), 1e-6)
@@ -96,7 +91,7 @@ def fit_head(
     labels = torch.from_numpy(examples.occupations)
     with _seeded(seed):
         turn, n_sensitive = torch.eye(features.shape[1]), 0
-        if method in _NEEDS_INFAIRNESS:
+        if method in SUBSPACE_METHODS:
             turn, n_sensitive = _turn(features - counterfactuals, settings.directions)
             features, counterfactuals = features @ turn, counterfactuals @ turn
         if method == "project":

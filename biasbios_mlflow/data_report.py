@@ -319,6 +319,10 @@ def _aligned(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> 
     """Align a table: the first column to the left, all others to the right."""
     table = [list(head), *([name, *cells] for name, cells in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    # Names are cut before numbers go over the edge.
+    widths[0] = max(8, min(widths[0], _WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    for row in table:
+        row[0] = row[0] if len(row[0]) <= widths[0] else f"{row[0][: widths[0] - 1]}…"
     return "\n".join(
         "  ".join(
             cell.ljust(width) if place == 0 else cell.rjust(width)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
-import numpy as np
 import pandas as pd
 import pytest
 from mlflow.exceptions import MlflowException
@@ -295,19 +294,24 @@ class TestWindows:
             list(stream.windows(100))
 
 
+MIXED = pd.DataFrame(
+    {
+        "bio": ["He acts."] * 120,
+        "occupation": ["7"] * 100 + ["nurse"] * 20,
+        "sex": ["M"] * 120,
+        "year": pd.array([2001] * 90 + [None] * 30, dtype="Int64"),
+        "code": ["007"] * 50 + ["x1"] * 70,
+        "late": [None] * 80 + ["words"] * 40,
+        "early": ["words"] * 40 + [None] * 80,
+        "yes": [True] * 100 + [None] * 20,
+        "never": [None] * 120,
+    }
+)
+
+
 def test_types_are_those_of_the_whole_file(tmp_path: Path, small_chunks: None) -> None:
     """A column of numbers that turn into words, or get a gap, has one type in all chunks."""
-    frame = pd.DataFrame(
-        {
-            "bio": ["He acts."] * 120,
-            "occupation": ["7"] * 100 + ["nurse"] * 20,
-            "sex": ["M"] * 120,
-            "year": [2001] * 90 + [None] * 30,
-            "code": ["007"] * 50 + ["x1"] * 70,
-        }
-    )
-    frame["year"] = frame["year"].astype("Int64")
-    frame.to_csv(tmp_path / "mixed.csv", index=False)
+    MIXED.to_csv(tmp_path / "mixed.csv", index=False)
     opened = open_source(tmp_path / "mixed.csv")
     whole = pd.read_csv(tmp_path / "mixed.csv", low_memory=False)
     pd.testing.assert_frame_equal(opened.read(), whole)
@@ -318,4 +322,17 @@ def test_types_are_those_of_the_whole_file(tmp_path: Path, small_chunks: None) -
     expected = mlflow.data.from_pandas(whole, source=str(tmp_path / "mixed.csv"))
     assert dataset.digest == expected.digest
     assert dataset.to_dict()["schema"] == expected.to_dict()["schema"]
-    assert np.issubdtype(whole["year"].dtype, np.floating)
+
+
+def test_what_is_no_text_stays_none(tmp_path: Path, small_chunks: None) -> None:
+    """In formats that know types, a number among words is a number on every walk."""
+    rows = [
+        {"bio": "He acts." if i != 100 else 7.5, "p": 7 if i < 60 else "nurse", "g": i % 2 == 0}
+        for i in range(120)
+    ]
+    (tmp_path / "mixed.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    opened = open_source(tmp_path / "mixed.jsonl")
+    for _ in range(3):
+        cells = pd.concat(list(opened.chunks()))
+        assert cells["bio"][100] == 7.5
+        assert cells["p"].tolist() == [row["p"] for row in rows]

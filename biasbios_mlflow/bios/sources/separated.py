@@ -26,6 +26,8 @@ class SeparatedSource(FileSource):
     separator : str, default=","
     """
 
+    text_wins = True
+
     def __init__(self, path: Path, separator: str = ",") -> None:
         super().__init__(stem(path), str(path))
         self._path = path
@@ -36,7 +38,7 @@ class SeparatedSource(FileSource):
         with readable(self._path), opened(self._path) as file:
             # Without low_memory=False, pandas would guess types for parts of a chunk.
             reader = pd.read_csv(
-                file, sep=self._separator, iterator=True, dtype=types, low_memory=False
+                file, sep=self._separator, iterator=True, dtype=_told(types), low_memory=False
             )
             rows = _FIRST_ROWS
             chunk = reader.read(rows)
@@ -49,3 +51,12 @@ class SeparatedSource(FileSource):
                     chunk = reader.read(rows)
                 except StopIteration:
                     return
+
+
+def _told(types: dict[str, Any] | None) -> dict[str, Any] | None:
+    # A column of truth values with gaps is of objects; told so, pandas would read them as words.
+    return types and {
+        name: dtype
+        for name, dtype in types.items()
+        if dtype.kind != "O" or isinstance(dtype, pd.StringDtype)
+    }

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "FileSource", "Source", "rows_within_limit"]
 
@@ -73,7 +72,14 @@ class FileSource(Source):
     What a chunk holds decides the types of its columns, so they can differ between chunks. The
     first walk notes them; from then on a column has one type in all chunks: that which it would
     have, had all rows been read at once.
+
+    Attributes
+    ----------
+    text_wins : bool
+        Whether a column of numbers and words holds words only, as in files of text, and not both.
     """
+
+    text_wins = False
 
     def __init__(self, name: str, where: str | None) -> None:
         super().__init__(name, where)
@@ -92,32 +98,59 @@ class FileSource(Source):
 
     def chunks(self) -> Iterator[pd.DataFrame]:
         """Yield all rows in order; see `Source.chunks`."""
-        types, seen = self._types, dict[str, Any]()
+        types, seen = self._types, _Types(self.text_wins)
         start = 0
         for chunk in self.parse(types):
             if types is None:
-                for column, dtype in chunk.dtypes.items():
-                    seen[str(column)] = _common(seen.get(str(column)), dtype)
+                seen.note(chunk)
             else:
                 chunk = _cast(chunk, types)
             chunk.index = pd.RangeIndex(start, start + len(chunk))
             start += len(chunk)
             yield chunk
         if types is None:
-            self._types = seen
+            self._types = seen.types
 
 
-def _common(first: Any, second: Any) -> Any:
-    """Return the type that holds what both hold."""
-    if first is None or first == second:
-        return second
-    numbers = [is_numeric_dtype(dtype) and not is_bool_dtype(dtype) for dtype in (first, second)]
-    if all(numbers) and isinstance(first, np.dtype) and isinstance(second, np.dtype):
-        return np.result_type(first, second)
-    for dtype in (first, second):
-        if isinstance(dtype, pd.StringDtype):
-            return dtype
-    return np.dtype(object)
+class _Types:
+    """Finds the type of each column from those it has in each chunk."""
+
+    def __init__(self, text_wins: bool) -> None:
+        self.types: dict[str, Any] = {}
+        self._text_wins = text_wins
+        self._empty: set[str] = set()  # columns without any value so far
+
+    def note(self, chunk: pd.DataFrame) -> None:
+        for column, dtype in chunk.dtypes.items():
+            name = str(column)
+            known = self.types.get(name)
+            # numpy holds None to be equal to float64.
+            same = known is not None and known == dtype
+            if same and name not in self._empty:
+                continue
+            empty = bool(chunk[column].isna().all())
+            if known is None or same:
+                self.types[name] = dtype
+            elif _is_number(known) and _is_number(dtype):
+                self.types[name] = np.result_type(known, dtype)
+            elif name in self._empty:
+                self.types[name] = dtype
+            elif not empty:
+                self.types[name] = self._mixed(known, dtype)
+            elif not isinstance(known, pd.StringDtype):
+                self.types[name] = np.dtype(object)
+            if not empty:
+                self._empty.discard(name)
+            elif known is None:
+                self._empty.add(name)
+
+    def _mixed(self, first: Any, second: Any) -> Any:
+        strings = [dtype for dtype in (first, second) if isinstance(dtype, pd.StringDtype)]
+        return strings[0] if strings and self._text_wins else np.dtype(object)
+
+
+def _is_number(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "iuf"
 
 
 def _cast(chunk: pd.DataFrame, types: dict[str, Any]) -> pd.DataFrame:
@@ -137,9 +170,13 @@ def rows_within_limit(chunk: pd.DataFrame) -> int:
     >>> rows_within_limit(pd.DataFrame({"hard_text": ["x" * (1 << 20)] * 3}))
     8
     """
-    size = sum(
-        int(chunk[column].str.len().sum())
-        for column in chunk.columns
-        if isinstance(chunk[column].dtype, pd.StringDtype) or chunk[column].dtype == object
-    )
+    size = sum(_size(chunk[column]) for column in chunk.columns)
     return max(1, min(CHUNK_ROWS, CHUNK_BYTES * len(chunk) // max(size, 1)))
+
+
+def _size(column: pd.Series[Any]) -> int:
+    if isinstance(column.dtype, pd.StringDtype):
+        return int(column.str.len().sum())
+    if column.dtype == object:
+        return sum(len(cell) for cell in column if isinstance(cell, str))
+    return 0

@@ -170,11 +170,14 @@ class DataReport:
                 for head, counts, of in rows
             ],
         )
-        if self.shared:
-            text += "\n\n" + "\n".join(
-                f"{count:,} bios of {one} have a text that is in {other} too"
-                for (one, other), count in self.shared.items()
-            )
+        pairs = [pair for pair in self.shared if _first(pair, list(self.splits))]
+        if pairs:
+            lines = [
+                f"{one} and {other} share texts, those of {self.shared[one, other]:,} and "
+                f"{self.shared[other, one]:,} bios"
+                for one, other in pairs
+            ]
+            text += "\n\n" + "\n".join(_wrapped("", line) for line in lines)
         return text
 
     def _by_occupation(self) -> str:
@@ -313,6 +316,10 @@ def _by_split(chunk: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         return [("all", chunk)]
     names = chunk["split"].astype(object).where(chunk["split"].notna(), "none").map(str)
     return [(name, chunk[names == name]) for name in names.unique()]
+
+
+def _first(pair: tuple[str, str], order: list[str]) -> bool:
+    return order.index(pair[0]) < order.index(pair[1])
 
 
 def _aligned(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:

@@ -202,7 +202,7 @@ class TestReport:
         for words in (
             "Text            column 'hard_text'",
             "'other' (3); say what they mean with gender_values",
-            "1 bios of test have a text that is in train too",
+            "train and test share texts, those of 1 and 1 bios",
             "software_engineer",
         ):
             assert words in text

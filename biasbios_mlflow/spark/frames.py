@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
+
 from biasbios_mlflow.bios.checked import Columns, Survey
 from biasbios_mlflow.bios.occupations import Labels, encode_genders
 from biasbios_mlflow.bios.readers import load_bios
@@ -65,7 +67,8 @@ def read_frame(source: str, session: SparkSession) -> tuple[DataFrame, str]:
     from pyspark.sql import functions as F  # noqa: N812
 
     if source == "sample":
-        return session.createDataFrame(load_bios("sample").df), "biasbios-sample"
+        table = pa.Table.from_pandas(load_bios("sample").df, preserve_index=False)
+        return session.createDataFrame(table), "biasbios-sample"
     path = PurePosixPath(source)
     if path.suffix == ".gz":
         path = path.with_suffix("")

@@ -133,7 +133,7 @@ def test_predictions_that_stand_in_the_data(
             evaluator_config={**OPTIONS, "counterfactual_predictions": "y1", "window_size": 50},
         )
     assert ours.metrics == theirs.metrics
-    assert content(ours, "summary")["unknown_predictions"] == {"PILOT": 3, "astronaut": 1}
+    assert content(ours, "summary")["unknown_predictions"] == {"Pilot": 3, "astronaut": 1}
 
 
 def test_many_parts_are_added_up_by_executors(

@@ -62,7 +62,7 @@ class Settings(pydantic.BaseModel):
     bios_per_occupation: int = pydantic.Field(
         5, ge=1, description="bios of each occupation in a batch"
     )
-    learning_rate: float = pydantic.Field(3e-4, gt=0, description="of Adam")
+    learning_rate: float = pydantic.Field(2e-4, gt=0, description="of Adam")
     pairing: float = pydantic.Field(
         3.0, ge=0, description="clp: weight of the distance between the logits"
     )
@@ -76,10 +76,10 @@ class Settings(pydantic.BaseModel):
         1.0, gt=0, description="sensr, sensei: how far the auditor may go, in the fair metric"
     )
     auditor_steps: int = pydantic.Field(
-        10, ge=1, description="sensr, sensei: steps to the worst bio nearby"
+        5, ge=1, description="sensr, sensei: steps to the worst bio nearby"
     )
     auditor_rate: float = pydantic.Field(
-        0.2, gt=0, description="sensr, sensei: learning rate of these steps"
+        0.5, gt=0, description="sensr, sensei: learning rate of these steps"
     )
     multiplier_rate: float = pydantic.Field(
         0.1, gt=0, description="sensr: learning rate of the multiplier that holds eps"

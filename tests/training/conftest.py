@@ -33,14 +33,14 @@ def encoder(
 
 @pytest.fixture(scope="session")
 def few() -> pd.DataFrame:
-    """Every 24th bio of the sample's training split."""
-    return load_bios("sample", split="train").df.iloc[::24].reset_index(drop=True)
+    """Every 40th bio of the sample's training split."""
+    return load_bios("sample", split="train").df.iloc[::40].reset_index(drop=True)
 
 
 @pytest.fixture(scope="session")
 def held_out() -> pd.DataFrame:
-    """Every 24th bio of the test split."""
-    return load_bios("sample", split="test").df.iloc[::24].reset_index(drop=True)
+    """Every 40th bio of the test split."""
+    return load_bios("sample", split="test").df.iloc[::40].reset_index(drop=True)
 
 
 @pytest.fixture(scope="session")

@@ -58,7 +58,7 @@ def main() -> None:
         mlflow.set_experiment("speed")
         uri = train(register="speed").model_uri
         loaded = mlflow.pyfunc.load_model(uri)
-        estimator = loaded.get_raw_model()
+        estimator = loaded.unwrap_python_model().estimator
 
         def bare() -> None:
             estimator.predict_proba(frame[["hard_text"]])

@@ -9,13 +9,14 @@ import pandas as pd
 from biasbios_mlflow.report.figures import QUIET, style
 from biasbios_mlflow.scoring import HEADLINE
 from biasbios_mlflow.scoring.comparison import better
+from biasbios_mlflow.training.methods import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["tradeoff_figure"]
 
-# Colours of Okabe & Ito, and a shape for each: told apart in grey as well.
+# Colours of Okabe & Ito, and a shape for each: told apart in grey as well. In the order of METHODS.
 _LOOKS = (
     ("#000000", "o"),
     ("#56B4E9", "s"),
@@ -47,7 +48,7 @@ def tradeoff_figure(runs: pd.DataFrame) -> Figure:
         done = runs[runs["error"] == ""]
         accuracy, *fairness = HEADLINE
         for axes, metric in zip(figure.subplots(2, 2).flat, fairness, strict=True):
-            for (color, marker), method in zip(_LOOKS, runs["method"].unique(), strict=False):
+            for method, (color, marker) in zip(METHODS, _LOOKS, strict=True):
                 points = done.loc[done["method"] == method, [accuracy, metric]].dropna()
                 if points.empty:
                     continue

@@ -3,7 +3,9 @@
 The bios are those of the embedded sample, again and again, each with an id, in a csv file. The
 model is cheap (it looks at the length of a bio and at its first letter), so that what is measured
 is this package: reading, swap, counting, hashing, predictions.parquet, scores, logging to a local
-store. Every evaluation runs in a process of its own, whose peak memory is taken from the system.
+store. Every evaluation runs in a process of its own, whose peak memory and CPU time are taken from
+the system. With Spark that is the driver's Python; beside it stands the peak of the driver's JVM,
+which gets 900 MB of heap and in local mode does the executors' work too.
 
 Example: python benchmarks/scale.py --bios 100000 400000
 """
@@ -13,6 +15,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
+import re
 import resource
 import subprocess
 import sys
@@ -21,6 +25,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +50,37 @@ def evaluate_locally(path: Path) -> dict[str, float]:
     return dict(biasbios_mlflow.evaluate(guess, path).metrics)
 
 
-ENGINES: dict[str, Callable[[Path], dict[str, float]]] = {"local": evaluate_locally}
+def evaluate_with_spark(path: Path) -> dict[str, float]:
+    """Evaluate with Spark on all cores of this machine."""
+    import mlflow
+    from pyspark.sql import SparkSession
+
+    import biasbios_mlflow.spark
+
+    class Guesser(mlflow.pyfunc.PythonModel):
+        def predict(self, context: Any, model_input: pd.DataFrame) -> npt.NDArray[np.float64]:
+            return guess(model_input)
+
+    with mlflow.start_run():
+        info = mlflow.pyfunc.log_model(
+            name="model", python_model=Guesser(), pip_requirements=["mlflow"]
+        )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--driver-memory 900m --master local[*] pyspark-shell"
+    spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+    start = time.perf_counter()
+    result = biasbios_mlflow.spark.evaluate(f"models:/{info.model_id}", str(path))
+    seconds = time.perf_counter() - start
+    java = spark.sparkContext._gateway.proc.pid
+    status = Path(f"/proc/{java}/status").read_text("utf-8")
+    peak = int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) / (1 << 10)
+    return {**result.metrics, "seconds": seconds, "java_mib": peak}
+
+
+ENGINES: dict[str, Callable[[Path], dict[str, float]]] = {
+    "local": evaluate_locally,
+    "spark": evaluate_with_spark,
+}
 """What evaluates a csv file and returns the metrics, by name."""
 
 
@@ -66,9 +101,10 @@ def measure(engine: str, path: Path, folder: Path) -> None:
         json.dumps(
             {
                 "bios": int(metrics["biasbios/bios"]),
-                "seconds": seconds,
+                "seconds": metrics.get("seconds", seconds),
                 "cpu": usage.ru_utime + usage.ru_stime,
                 "peak_mib": peak,
+                "java_mib": metrics.get("java_mib", 0.0),
             }
         )
     )
@@ -116,7 +152,8 @@ def main() -> None:
                     f"{engine:<8}{found['bios']:>9,}{path.stat().st_size >> 20:>6} MB"
                     f"{found['seconds']:>9.1f}{found['cpu']:>9.1f}{found['peak_mib']:>7.0f} MB"
                     f"   time {ratios['seconds']:.2f}, CPU {ratios['cpu']:.2f}, "
-                    f"memory {ratios['peak_mib']:.2f}",
+                    f"memory {ratios['peak_mib']:.2f}"
+                    + (f"; JVM {found['java_mib']:.0f} MB" if found["java_mib"] else ""),
                     flush=True,
                 )
 

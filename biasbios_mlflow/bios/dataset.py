@@ -204,6 +204,6 @@ def _only_streamed(asked: str) -> Exception:
 
 
 def _is_whole(column: pd.Series[Any]) -> bool:
-    if column.dtype == object:
+    if column.dtype == object and len(column):
         return infer_dtype(column, skipna=False) == "string"
     return not column.isna().any()

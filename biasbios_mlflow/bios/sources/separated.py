@@ -35,10 +35,16 @@ class SeparatedSource(FileSource):
 
     def parse(self, types: dict[str, Any] | None) -> Iterator[pd.DataFrame]:
         """Yield chunks of rows, fewer where the cells are long."""
+        # A column of truth values with gaps is of objects; told so, pandas would read words.
+        told: dict[str, Any] | None = types and {
+            name: str if name in self.words else dtype
+            for name, dtype in types.items()
+            if name in self.words or dtype.kind != "O"
+        }
         with readable(self._path), opened(self._path) as file:
             # Without low_memory=False, pandas would guess types for parts of a chunk.
             reader = pd.read_csv(
-                file, sep=self._separator, iterator=True, dtype=_told(types), low_memory=False
+                file, sep=self._separator, iterator=True, dtype=told, low_memory=False
             )
             rows = _FIRST_ROWS
             chunk = reader.read(rows)
@@ -51,12 +57,3 @@ class SeparatedSource(FileSource):
                     chunk = reader.read(rows)
                 except StopIteration:
                     return
-
-
-def _told(types: dict[str, Any] | None) -> dict[str, Any] | None:
-    # A column of truth values with gaps is of objects; told so, pandas would read them as words.
-    return types and {
-        name: dtype
-        for name, dtype in types.items()
-        if dtype.kind != "O" or isinstance(dtype, pd.StringDtype)
-    }

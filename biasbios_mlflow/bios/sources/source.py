@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import infer_dtype
 
 __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "FileSource", "Source", "rows_within_limit"]
 
@@ -84,6 +85,7 @@ class FileSource(Source):
     def __init__(self, name: str, where: str | None) -> None:
         super().__init__(name, where)
         self._types: dict[str, Any] | None = None
+        self.words: set[str] = set()  # columns that hold text, once that is known
 
     @abstractmethod
     def parse(self, types: dict[str, Any] | None) -> Iterator[pd.DataFrame]:
@@ -109,7 +111,7 @@ class FileSource(Source):
             start += len(chunk)
             yield chunk
         if types is None:
-            self._types = seen.types
+            self._types, self.words = seen.types, seen.words
 
 
 class _Types:
@@ -117,6 +119,7 @@ class _Types:
 
     def __init__(self, text_wins: bool) -> None:
         self.types: dict[str, Any] = {}
+        self.words: set[str] = set()
         self._text_wins = text_wins
         self._empty: set[str] = set()  # columns without any value so far
 
@@ -126,6 +129,8 @@ class _Types:
             known = self.types.get(name)
             # numpy holds None to be equal to float64.
             same = known is not None and known == dtype
+            if _is_text(chunk[column]):
+                self.words.add(name)
             if same and name not in self._empty:
                 continue
             empty = bool(chunk[column].isna().all())
@@ -147,6 +152,13 @@ class _Types:
     def _mixed(self, first: Any, second: Any) -> Any:
         strings = [dtype for dtype in (first, second) if isinstance(dtype, pd.StringDtype)]
         return strings[0] if strings and self._text_wins else np.dtype(object)
+
+
+def _is_text(column: pd.Series[Any]) -> bool:
+    if isinstance(column.dtype, pd.StringDtype):
+        return True
+    # So does pandas hold strings before version 3.
+    return column.dtype == object and infer_dtype(column) == "string"
 
 
 def _is_number(dtype: Any) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +26,9 @@ from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.errors import invalid
 
 __all__ = ["BiosDataset", "StreamedDataset"]
+
+_HEAD_CHUNKS = 4
+"""So many chunks show MLflow the types of the columns."""
 
 
 class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
@@ -106,15 +110,18 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
 
     @cached_property
     def _head(self) -> pd.DataFrame:
-        """The rows that MLflow looks at, of the types that the columns have as a whole."""
-        head: list[pd.DataFrame] = []
-        wanted: int = MAX_ROWS
+        """The first rows, of the types that the columns have as a whole."""
+        return pd.concat(list(islice(self._first_rows(), _HEAD_CHUNKS)), ignore_index=True)
+
+    def _first_rows(self) -> Iterator[pd.DataFrame]:
+        """Yield the rows that MLflow makes the digest of a DataFrame from."""
+        start = 0
         for chunk in self.rows.chunks():
-            head.append(chunk.iloc[:wanted])
-            wanted -= len(head[-1])
-            if wanted <= 0:
-                break
-        return pd.concat(head, ignore_index=True)
+            part = chunk.iloc[: MAX_ROWS - start]
+            yield part.set_axis(pd.RangeIndex(start, start + len(part)))
+            start += len(part)
+            if start >= MAX_ROWS:
+                return
 
     def _compute_digest(self) -> str:
         # What mlflow.data.digest_utils.compute_pandas_digest does with a frame of all rows.
@@ -126,9 +133,10 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
             if name not in self._not_whole and infer_dtype(head[name], skipna=False) == "string"
         ]
         used = pd.Index(strings).union(numbers)
+        hashes = [pd.util.hash_pandas_object(part[used]) for part in self._first_rows()]
         return get_normalized_md5_digest(
             [
-                pd.util.hash_pandas_object(head[used]).to_numpy(),
+                pd.concat(hashes).to_numpy(),
                 np.int64(self._survey.rows),
                 *(str(name).encode() for name in head.columns),
             ]

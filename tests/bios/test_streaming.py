@@ -313,6 +313,7 @@ def test_types_are_those_of_the_whole_file(tmp_path: Path, small_chunks: None) -
     """A column of numbers that turn into words, or get a gap, has one type in all chunks."""
     MIXED.to_csv(tmp_path / "mixed.csv", index=False)
     opened = open_source(tmp_path / "mixed.csv")
+    assert len(list(opened.chunks())) == 4
     whole = pd.read_csv(tmp_path / "mixed.csv", low_memory=False)
     pd.testing.assert_frame_equal(opened.read(), whole)
     for chunk in opened.chunks():
@@ -336,3 +337,21 @@ def test_what_is_no_text_stays_none(tmp_path: Path, small_chunks: None) -> None:
         cells = pd.concat(list(opened.chunks()))
         assert cells["bio"][100] == 7.5
         assert cells["p"].tolist() == [row["p"] for row in rows]
+
+
+@pytest.mark.parametrize("rows", [1, 9_999, 10_000, 10_001, 25_000])
+def test_digest_is_that_of_a_frame(rows: int, tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "bio": [f"She sings, {i}." for i in range(rows)],
+            "p": ["dj", "poet"] * (rows // 2) + ["dj"] * (rows % 2),
+            "g": "F",
+            "score": [i / 7 for i in range(rows)],
+        }
+    )
+    frame.to_parquet(tmp_path / "bios.parquet")
+    opened = open_source(tmp_path / "bios.parquet")
+    dataset = BiosDataset(opened, find_columns(opened.columns))
+    expected = mlflow.data.from_pandas(frame, targets="p", source=str(tmp_path / "bios.parquet"))
+    stored = {**dataset.to_dict(), "name": ""}
+    assert stored == {**expected.to_dict(), "name": ""}

@@ -29,7 +29,9 @@ def biasbios(*arguments: str, text: str | None = None) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("command", ["evaluate", "gate", "compare", "train", "benchmark", "swap", "demo"])
+@pytest.mark.parametrize(
+    "command", ["evaluate", "gate", "compare", "train", "benchmark", "swap", "demo"]
+)
 def test_help_shows_an_example(command: str) -> None:
     done = biasbios(command, "--help")
     assert done.returncode == 0

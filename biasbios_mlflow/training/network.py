@@ -44,9 +44,6 @@ class Examples:
     occupations: npt.NDArray[np.int64]
     n_labels: int
 
-    def __len__(self) -> int:
-        return len(self.occupations)
-
 
 def fit_head(
     examples: Examples,
@@ -85,7 +82,8 @@ def fit_head(
     """
     # Features come in any scale; the auditor's random start is within 0.1 of each.
     mean = examples.features.mean(axis=0)
-    spread = np.maximum(examples.features.std(axis=0), 1e-6)
+    spread = examples.features.std(axis=0)
+    spread = np.where(spread > 1e-6 * spread.max(), spread, 1.0).astype(np.float32)
     features = torch.from_numpy((examples.features - mean) / spread)
     counterfactuals = torch.from_numpy((examples.counterfactuals - mean) / spread)
     labels = torch.from_numpy(examples.occupations)

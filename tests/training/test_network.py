@@ -140,6 +140,20 @@ def test_the_unit_of_features_does_not_matter(examples: Examples) -> None:
     )
 
 
+def test_a_feature_that_never_varies(examples: Examples) -> None:
+    constant = np.full((N, 1), 3.0, dtype=np.float32)
+    wider = Examples(
+        features=np.hstack([examples.features, constant]),
+        counterfactuals=np.hstack([examples.counterfactuals, constant]),
+        occupations=examples.occupations,
+        n_labels=LABELS,
+    )
+    for method in METHODS:
+        weights = fitted(wider, method, steps=5)
+        assert all(np.isfinite(array).all() for array in weights.values())
+        assert np.abs(weights["hidden.weight"]).max() < 10
+
+
 def test_batches_hold_equally_many_of_each_occupation_there_is() -> None:
     labels = torch.tensor([0] * 500 + [2] * 5 + [3])
     chosen = settings("baseline", steps=200, bios_per_occupation=4)

@@ -12,9 +12,11 @@ from typing import Any
 import mlflow
 import pandas as pd
 import pytest
-from mlflow.models import EvaluationResult
 
-import biasbios_mlflow
+from biasbios_mlflow.bios.checked import Columns, check_bios, find_columns
+from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.pipeline import Evaluation, evaluate_bios
+from biasbios_mlflow.prediction.predictor import find_predictor
 
 # The small BERT of the tests of prediction.
 from tests.prediction.conftest import bert_uri, tokenizer, vocabulary
@@ -23,6 +25,9 @@ __all__ = ["bert_uri", "tokenizer", "vocabulary"]
 
 # Few replicates: what is compared is the engines.
 OPTIONS = {"n_replicates": 100}
+
+# A session that lives for a minute spends most of it on compiling itself.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -76,32 +81,47 @@ def read(spark: Any, path: str, partitions: int = 4) -> Any:
     return spark.read.parquet(path)
 
 
-def evaluate(*arguments: Any, **options: Any) -> EvaluationResult:
-    """Evaluate with Spark in a run of its own."""
-    import biasbios_mlflow.spark
+def evaluate(frame: Any, uri: str | None, folder: Path | None = None, **options: Any) -> Evaluation:
+    """Evaluate with Spark, without a run."""
+    from biasbios_mlflow.spark.engine import evaluate_frame
+    from biasbios_mlflow.spark.sessions import errors_told
+    from biasbios_mlflow.spark.shipping import ship_model
 
-    with mlflow.start_run():
-        return biasbios_mlflow.spark.evaluate(*arguments, **{**OPTIONS, **options})
-
-
-def evaluate_locally(*arguments: Any, **options: Any) -> EvaluationResult:
-    """Evaluate without Spark in a run of its own."""
-    with mlflow.start_run():
-        return biasbios_mlflow.evaluate(*arguments, **{**OPTIONS, **options})
-
-
-def content(result: EvaluationResult, name: str) -> Any:
-    return result.artifacts[f"biasbios/{name}"].content
+    config, columns = options_and_columns(frame.columns, options)
+    model = None if uri is None else ship_model(uri, frame.sparkSession)
+    with errors_told("data"):
+        place = None if folder is None else str(folder)
+        return evaluate_frame(frame, columns, config, model, folder=place)
 
 
-def assert_same(ours: EvaluationResult, theirs: EvaluationResult) -> None:
+def evaluate_locally(frame: pd.DataFrame, uri: str | None, **options: Any) -> Evaluation:
+    """Evaluate without Spark, without a run."""
+    config, columns = options_and_columns(list(frame.columns), options)
+    bios = check_bios(
+        frame, columns, label_names=config.label_names, allow_missing=config.allow_missing
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow tells what it thinks of the model
+        model = None if uri is None else mlflow.pyfunc.load_model(uri)
+    return evaluate_bios(bios, find_predictor(model, config), config)
+
+
+def options_and_columns(
+    names: list[str], options: dict[str, Any]
+) -> tuple[EvaluationConfig, Columns]:
+    config = EvaluationConfig.parse({**OPTIONS, **options})
+    return config, find_columns(names, id=config.id_column)
+
+
+def assert_same(ours: Evaluation, theirs: Evaluation) -> None:
     """Every number, table and hash is the same to the last digit."""
-    assert ours.metrics == theirs.metrics
-    a, b = content(ours, "summary"), content(theirs, "summary")
-    assert a["scores"] == b["scores"]
-    assert a["unknown_predictions"] == b["unknown_predictions"]
-    assert a["warnings"] == b["warnings"]
-    for part in ("bios", "left_out", "sha256", "labels", "findings"):
-        assert a["data"][part] == b["data"][part]
-    for table in ("occupation_gaps", "flips"):
-        pd.testing.assert_frame_equal(content(ours, table), content(theirs, table))
+    assert ours.scores.metrics == theirs.scores.metrics
+    assert ours.scores.to_dict() == theirs.scores.to_dict()
+    pd.testing.assert_frame_equal(ours.scores.occupations, theirs.scores.occupations)
+    assert ours.result.counts == theirs.result.counts
+    assert ours.result.flips == theirs.result.flips
+    assert ours.result.unknown == theirs.result.unknown
+    assert ours.result.findings.to_dict() == theirs.result.findings.to_dict()
+    for name in ("data_sha256", "bios", "missing", "labels", "warnings"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert ours.path == f"{theirs.path} on Spark"

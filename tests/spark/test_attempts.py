@@ -56,12 +56,11 @@ def test_a_task_that_fails_once_counts_once(
             python_model=str(script), name="model", pip_requirements=["mlflow"]
         )
     monkeypatch.setattr(engine, "_MOST_TASKS", 2)
-    out = tmp_path / "out"
     uri = f"models:/{info.model_id}"
-    ours = evaluate(uri, read(spark, parquet), window_size=50, output=str(out))
+    ours = evaluate(read(spark, parquet), uri, tmp_path / "out", window_size=50)
     assert marker.exists()
-    assert_same(ours, evaluate_locally(uri, bios, window_size=50))
-    rows = pd.read_parquet(out / ours.run_id / "predictions")
+    assert_same(ours, evaluate_locally(bios, uri, window_size=50))
+    rows = pd.read_parquet(tmp_path / "out" / "predictions")
     assert sorted(rows["row"]) == list(range(len(bios)))
 
 
@@ -70,4 +69,4 @@ def test_a_frame_that_changes_is_found_out(
 ) -> None:
     random = "java_method('java.lang.Math', 'random') > '0.5'"
     with pytest.raises(MlflowException, match="other rows when Spark read them again"):
-        evaluate(registered.uri, read(spark, parquet).where(random))
+        evaluate(read(spark, parquet).where(random), registered.uri)

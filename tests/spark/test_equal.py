@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,9 +18,7 @@ from biasbios_mlflow import load_bios
 from biasbios_mlflow.spark import engine
 from tests.conftest import Registered
 from tests.spark.conftest import (
-    OPTIONS,
     assert_same,
-    content,
     evaluate,
     evaluate_locally,
     need_java,
@@ -31,36 +28,24 @@ from tests.spark.conftest import (
 
 
 def test_scikit_learn_on_the_test_split(spark: Any, registered: Registered, tmp_path: Path) -> None:
-    frame = load_bios("sample", "test").df
-    path = write_parquet(frame, tmp_path / "test.parquet")
-    bios = read(spark, path)
+    frame = load_bios("sample", split="test").df
+    bios = read(spark, write_parquet(frame, tmp_path / "test.parquet"))
     assert bios.rdd.getNumPartitions() > 2
-    ours = evaluate(registered.uri, bios)
-    assert_same(ours, evaluate_locally(registered.uri, frame))
-    assert ours.metrics["biasbios/bios"] == len(frame)
-    assert content(ours, "summary")["model"]["path"] == "sklearn.predict_proba on Spark"
+    ours = evaluate(bios, registered.uri)
+    assert_same(ours, evaluate_locally(frame, registered.uri))
+    assert ours.bios == len(frame)
+    assert ours.path == "sklearn.predict_proba on Spark"
 
 
 def test_transformers(spark: Any, bert_uri: str, bios: pd.DataFrame, parquet: str) -> None:
     """Windows are those of the local engine, and so are the batches that the model sees."""
     options = {"window_size": 90, "max_length": 32}
-    ours = evaluate(bert_uri, read(spark, parquet), **options)
-    assert_same(ours, evaluate_locally(bert_uri, bios, **options))
-    assert content(ours, "summary")["flips"] > 0
+    ours = evaluate(read(spark, parquet), bert_uri, **options)
+    assert_same(ours, evaluate_locally(bios, bert_uri, **options))
+    assert ours.result.flips.found > 0
 
 
-def test_the_order_of_partitions_is_that_of_the_rows(
-    spark: Any, registered: Registered, bios: pd.DataFrame, parquet: str, tmp_path: Path
-) -> None:
-    """One window of all rows, however Spark has cut them: the same rows at the same places."""
-    out = tmp_path / "out"
-    ours = evaluate(registered.uri, read(spark, parquet, 5), output=str(out))
-    rows = pd.read_parquet(out / ours.run_id / "predictions").sort_values("row")
-    assert rows["row"].tolist() == list(range(len(bios)))
-    assert rows["occupation"].tolist() == bios["profession"].tolist()
-
-
-def test_incomplete_bios_are_counted_and_left_out(
+def test_incomplete_and_repeated_bios(
     spark: Any, registered: Registered, bios: pd.DataFrame, tmp_path: Path
 ) -> None:
     frame = bios.head(300).astype(object)
@@ -73,13 +58,10 @@ def test_incomplete_bios_are_counted_and_left_out(
     frame.loc[21] = frame.loc[22]
     path = write_parquet(frame, tmp_path / "gaps.parquet")
     options = {"allow_missing": True, "window_size": 64}
-    ours = evaluate(registered.uri, read(spark, path), **options)
-    assert_same(ours, evaluate_locally(registered.uri, frame, **options))
-    assert content(ours, "summary")["data"]["left_out"] == {
-        "text": 8,
-        "occupation": 6,
-        "gender": 3,
-    }
+    ours = evaluate(read(spark, path), registered.uri, **options)
+    assert_same(ours, evaluate_locally(frame, registered.uri, **options))
+    assert ours.missing == {"text": 8, "occupation": 6, "gender": 3}
+    assert ours.result.findings.conflicting == 2
 
 
 def test_ids_of_occupations_and_genders(
@@ -96,44 +78,34 @@ def test_ids_of_occupations_and_genders(
     )
     path = write_parquet(frame, tmp_path / "ids.parquet")
     options = {"id_column": "bio id", "label_names": names}
-    ours = evaluate(registered.uri, read(spark, path), **options)
-    assert_same(ours, evaluate_locally(registered.uri, frame, **options))
-    assert content(ours, "flips")["id"].str.startswith("b").all()
+    ours = evaluate(read(spark, path), registered.uri, **options)
+    assert_same(ours, evaluate_locally(frame, registered.uri, **options))
+    assert all(flip.id == f"b{flip.row}" for flip in ours.result.flips.sample)
 
 
-def test_an_absent_occupation_and_another_label_set(
+def test_absent_occupations(
     spark: Any, registered: Registered, bios: pd.DataFrame, tmp_path: Path
 ) -> None:
-    frame = bios[bios["profession"].isin(["nurse", "surgeon"])].reset_index(drop=True)
-    women = (frame["profession"] == "surgeon") & (frame["gender"] == "female")
-    frame = frame[~women].reset_index(drop=True)
-    path = write_parquet(frame, tmp_path / "two.parquet")
-    ours = evaluate(registered.uri, read(spark, path))
-    assert_same(ours, evaluate_locally(registered.uri, frame))
-    assert ours.metrics["biasbios/occupations_scored"] == 1
+    """One occupation has no women, most have nobody."""
+    frame = bios[bios["profession"].isin(["nurse", "surgeon"])]
+    frame = frame[(frame["profession"] == "nurse") | (frame["gender"] == "male")]
+    frame = frame.reset_index(drop=True)
+    ours = evaluate(read(spark, write_parquet(frame, tmp_path / "two.parquet")), registered.uri)
+    assert_same(ours, evaluate_locally(frame, registered.uri))
+    assert ours.scores.metrics["occupations_scored"] == 1
 
 
 def test_predictions_that_stand_in_the_data(
     spark: Any, classifier: Pipeline, bios: pd.DataFrame, tmp_path: Path
 ) -> None:
-    frame = bios.assign(
-        y0=classifier.predict(bios), y1=np.roll(classifier.predict(bios), 1), y2="Astronaut"
-    )
+    predicted = classifier.predict(bios)
+    frame = bios.assign(y0=predicted, y1=np.roll(predicted, 1))
     frame.loc[:3, "y0"] = ["Pilot", "pilot", "PILOT", "astronaut"]
     path = write_parquet(frame, tmp_path / "static.parquet")
     options = {"predictions": "y0", "counterfactual_predictions": "y1", "window_size": 50}
-    ours = evaluate(None, read(spark, path), **options)
-    with mlflow.start_run():
-        theirs = mlflow.models.evaluate(
-            data=frame,
-            model_type="biasbios",
-            targets="profession",
-            predictions="y0",
-            evaluators="biasbios",
-            evaluator_config={**OPTIONS, "counterfactual_predictions": "y1", "window_size": 50},
-        )
-    assert ours.metrics == theirs.metrics
-    assert content(ours, "summary")["unknown_predictions"] == {"Pilot": 3, "astronaut": 1}
+    ours = evaluate(read(spark, path), None, **options)
+    assert_same(ours, evaluate_locally(frame, None, **options))
+    assert ours.result.unknown == {"Pilot": 3, "astronaut": 1}
 
 
 def test_many_parts_are_added_up_by_executors(
@@ -144,9 +116,9 @@ def test_many_parts_are_added_up_by_executors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(engine, "_FAN_IN", 3)
-    ours = evaluate(registered.uri, read(spark, parquet), window_size=50, max_flips=7)
-    assert_same(ours, evaluate_locally(registered.uri, bios, max_flips=7))
-    assert len(content(ours, "flips")) == 7
+    ours = evaluate(read(spark, parquet), registered.uri, window_size=50, max_flips=7)
+    assert_same(ours, evaluate_locally(bios, registered.uri, window_size=50, max_flips=7))
+    assert len(ours.result.flips.sample) == 7
 
 
 @pytest.mark.parametrize("remote", [False, True], ids=["classic", "connect"])
@@ -175,6 +147,6 @@ def test_command_line(
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     assert printed["model_uri"] == registered.uri
-    assert printed["metrics"] == evaluate_locally(registered.uri, bios).metrics
-    written = pd.read_parquet(out / printed["run_id"] / "predictions")
-    assert len(written) == len(bios)
+    expected = evaluate_locally(bios, registered.uri).scores.metrics
+    assert printed["metrics"] == {f"biasbios/{name}": value for name, value in expected.items()}
+    assert len(pd.read_parquet(out / printed["run_id"] / "predictions")) == len(bios)

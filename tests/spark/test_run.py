@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,26 +11,32 @@ import mlflow
 import pandas as pd
 import pyarrow as pa
 
+import biasbios_mlflow.spark
 from biasbios_mlflow.bios.checked import find_columns
 from biasbios_mlflow.bios.occupations import OCCUPATIONS, Labels
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.spark.engine import _as_stream
 from biasbios_mlflow.spark.worker import POSITION, ROW, Part, Task
 from tests.conftest import Registered
-from tests.spark.conftest import content, evaluate, evaluate_locally, read
+from tests.spark.conftest import OPTIONS, assert_same, evaluate, evaluate_locally, read
 
 
 def test_run_model_and_dataset_are_linked_once(
-    spark: Any, registered: Registered, parquet: str
+    spark: Any, registered: Registered, parquet: str, tmp_path: Path
 ) -> None:
-    ours = evaluate(registered.uris()["alias"], parquet)
+    out = tmp_path / "out"
+    with mlflow.start_run():
+        ours = biasbios_mlflow.spark.evaluate(
+            registered.uris()["alias"], parquet, output=str(out), **OPTIONS
+        )
     client = mlflow.MlflowClient()
     run = client.get_run(ours.run_id)
     assert run.data.metrics == ours.metrics
+    assert run.data.tags["biasbios.output"] == f"{out}/{ours.run_id}"
     assert len(client.get_metric_history(ours.run_id, "biasbios/ctf")) == 1
     assert [model.model_id for model in run.inputs.model_inputs] == [registered.model_id]
     (dataset,) = [given.dataset for given in run.inputs.dataset_inputs]
-    summary = content(ours, "summary")
+    summary = ours.artifacts["biasbios/summary"].content
     assert summary["data"]["sha256"].startswith(dataset.digest)
     assert dataset.name == "bios"
     assert parquet in dataset.source
@@ -38,36 +45,44 @@ def test_run_model_and_dataset_are_linked_once(
     assert [(m.dataset_name, m.dataset_digest) for m in points] == [("bios", dataset.digest)]
     assert summary["model"]["uri"] == registered.uri  # the version that the alias pointed at
     assert {"survey", "swap", "prediction", "counting", "scoring"} <= set(summary["seconds"])
+    assert "biasbios/predictions" not in ours.artifacts
+    flips = pd.read_parquet(out / ours.run_id / "flips")
+    assert len(flips) == len(ours.artifacts["biasbios/flips"].content) == summary["flips"]
+    (written,) = (out / ours.run_id / "config").glob("part-*")
+    options = json.loads(written.read_text("utf-8"))
+    assert options["n_replicates"] == OPTIONS["n_replicates"]
 
 
 def test_rows_written_by_executors(
     spark: Any, registered: Registered, bios: pd.DataFrame, parquet: str, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    ours = evaluate(registered.uri, read(spark, parquet), window_size=100, output=str(out))
-    assert mlflow.get_run(ours.run_id).data.tags["biasbios.output"] == f"{out}/{ours.run_id}"
-    assert "biasbios/predictions" not in ours.artifacts
-    theirs = content(evaluate_locally(registered.uri, bios, window_size=100), "predictions")
-    rows = pd.read_parquet(out / ours.run_id / "predictions").sort_values("row")
-    rows = rows.reset_index(drop=True)
+    ours = evaluate(read(spark, parquet, 5), registered.uri, tmp_path / "out", window_size=100)
+    local = evaluate_locally(bios, registered.uri, window_size=100)
+    assert_same(ours, local)
+    theirs = pd.read_parquet(local.predictions_path)
+    rows = pd.read_parquet(tmp_path / "out" / "predictions").sort_values("row")
     assert rows["id"].isna().all()
-    pd.testing.assert_frame_equal(rows[theirs.columns], theirs)
-    flips = pd.read_parquet(out / ours.run_id / "flips")
-    sample = content(ours, "flips")
-    assert len(flips) == len(sample) == content(ours, "summary")["flips"]
-    both = flips.merge(sample, on=["row", "prediction", "text", "counterfactual_text"])
-    assert len(both) == len(flips)
+    pd.testing.assert_frame_equal(rows.reset_index(drop=True)[theirs.columns], theirs)
+    flips = pd.read_parquet(tmp_path / "out" / "flips").sort_values("row")
+    sample = local.result.flips.table().sort_values("row")
+    pd.testing.assert_frame_equal(
+        flips[sample.columns].reset_index(drop=True), sample.reset_index(drop=True)
+    )
 
 
 def test_without_texts_no_text_leaves_the_executors(
     spark: Any, registered: Registered, bios: pd.DataFrame, parquet: str, tmp_path: Path
 ) -> None:
     options = {"log_texts": False, "window_size": 100}
-    ours = evaluate(registered.uri, read(spark, parquet), output=str(tmp_path / "out"), **options)
-    theirs = evaluate_locally(registered.uri, bios, **options)
-    pd.testing.assert_frame_equal(content(ours, "flips"), content(theirs, "flips"))
-    flips = pd.read_parquet(tmp_path / "out" / ours.run_id / "flips")
+    ours = evaluate(read(spark, parquet), registered.uri, tmp_path / "out", **options)
+    shown = evaluate_locally(bios, registered.uri, **options).result.flips.table(
+        texts=False, scope="pronouns"
+    )
+    assert {flip.text for flip in ours.result.flips.sample} == {""}
+    pd.testing.assert_frame_equal(ours.result.flips.table(texts=False, scope="pronouns"), shown)
+    flips = pd.read_parquet(tmp_path / "out" / "flips")
     assert not {"text", "counterfactual_text"} & set(flips.columns)
+    assert sorted(flips["changed_words"]) == sorted(shown["changed_words"])
     assert flips["changed_words"].str.contains(" > ").all()
 
 

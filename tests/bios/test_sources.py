@@ -173,6 +173,14 @@ class TestSeparated:
         (tmp_path / "bad.jsonl").write_bytes(content)
         assert_fails(tmp_path / "bad.jsonl", says)
 
+    @pytest.mark.parametrize("spoil", [lambda d: d[:-20], lambda d: d[:200], lambda d: b"bio,p,g"])
+    def test_broken_parquet(
+        self, spoil: Callable[[bytes], bytes], frame: pd.DataFrame, tmp_path: Path
+    ) -> None:
+        frame.to_parquet(tmp_path / "bad.parquet")
+        (tmp_path / "bad.parquet").write_bytes(spoil((tmp_path / "bad.parquet").read_bytes()))
+        assert_fails(tmp_path / "bad.parquet", "data file bad.parquet.*readable .parquet file")
+
     def test_mixed_types(self, tmp_path: Path) -> None:
         """Ids and names of occupations, spellings of genders, side by side."""
         lines = [

@@ -9,15 +9,18 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.dataset as pads  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from biasbios_mlflow.bios.sources.source import CHUNK_ROWS, FileSource
+from biasbios_mlflow.bios.sources.source import CHUNK_BYTES, CHUNK_ROWS, FileSource
 from biasbios_mlflow.bios.sources.unpacking import readable, stem, unpacked
 
 __all__ = ["ParquetSource"]
 
+_BUFFER = 1 << 20
+
 
 class ParquetSource(FileSource):
-    """A parquet file, or a folder of parquet files of one schema, read by row groups.
+    """A parquet file, or a folder of parquet files of one schema, read page by page.
 
     In a folder, ``name=value`` in the path of a file is a column, as Spark and Hive write it.
 
@@ -35,13 +38,22 @@ class ParquetSource(FileSource):
         with readable(self._path), unpacked(self._path) as path:
             try:
                 data = pads.dataset(path, format="parquet", partitioning="hive")
-                yield data.schema.empty_table().to_pandas()
-                # One batch ahead, not sixteen of each of four files.
-                batches = data.to_batches(
-                    batch_size=CHUNK_ROWS, batch_readahead=1, fragment_readahead=1
-                )
-                for batch in batches:
-                    if batch.num_rows:
-                        yield batch.to_pandas()
+                none = data.schema.empty_table().to_pandas()
+                yield none
+                for fragment in data.get_fragments():
+                    keys = pads.get_partition_keys(fragment.partition_expression)
+                    for chunk in _chunks(fragment.path):
+                        yield chunk.assign(**keys).reindex(columns=none.columns)
             except pa.ArrowException as error:
                 raise ValueError(str(error)) from error
+
+
+def _chunks(path: str) -> Iterator[pd.DataFrame]:
+    # A buffered file is read page by page; a dataset would hold whole row groups, and what pandas
+    # writes is one.
+    with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)
+        rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(size, 1)))
+        for batch in file.iter_batches(batch_size=rows):
+            yield batch.to_pandas()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import pytest
@@ -11,3 +12,13 @@ import pytest
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let pass the warnings that MLflow's own code causes."""
     warnings.filterwarnings("ignore", module=r"mlflow\b")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep pyspark from ending a worker of pytest-xdist.
+
+    Its Connect client, which MLflow imports to know its data frames, takes a main module without a
+    file for its own doctests and exits; it lets interactive sessions be.
+    """
+    if hasattr(config, "workerinput"):
+        sys.ps1 = ""

@@ -182,7 +182,7 @@ def test_path_and_times_are_told(bios: pd.DataFrame, caplog: pytest.LogCaptureFi
         evaluation = run(Oracle(bios), bios)
     assert f"{len(bios)} bios through pyfunc.predict in" in caplog.text
     assert set(evaluation.seconds) == {
-        "swap", "prediction", "counting", "writing", "hashing", "scoring"
+        "swap", "prediction", "counting", "writing", "hashing", "findings", "scoring"
     }  # fmt: skip
 
 

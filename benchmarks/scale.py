@@ -5,7 +5,7 @@ model is cheap (it looks at the length of a bio and at its first letter), so tha
 is this package: reading, swap, counting, hashing, predictions.parquet, scores, logging to a local
 store. Every evaluation runs in a process of its own, whose peak memory and CPU time are taken from
 the system. With Spark that is the driver's Python; beside it stands the peak of the driver's JVM,
-which gets 900 MB of heap and in local mode does the executors' work too.
+which gets 600 MB of heap and in local mode does the executors' work too.
 
 Example: python benchmarks/scale.py --bios 100000 400000
 """
@@ -66,7 +66,7 @@ def evaluate_with_spark(path: Path) -> dict[str, float]:
             name="model", python_model=Guesser(), pip_requirements=["mlflow"]
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--driver-memory 900m --master local[*] pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--driver-memory 600m --master local[*] pyspark-shell"
     spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
     start = time.perf_counter()
     result = biasbios_mlflow.spark.evaluate(f"models:/{info.model_id}", str(path))

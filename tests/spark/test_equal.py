@@ -61,7 +61,7 @@ def test_incomplete_and_repeated_bios(
     ours = evaluate(read(spark, path), registered.uri, **options)
     assert_same(ours, evaluate_locally(frame, registered.uri, **options))
     assert ours.missing == {"text": 8, "occupation": 6, "gender": 3}
-    assert ours.result.findings.conflicting == 2
+    assert ours.result.findings.conflicting == 4  # two bios here, and two marks
 
 
 def test_ids_of_occupations_and_genders(

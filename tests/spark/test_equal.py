@@ -130,7 +130,9 @@ def test_command_line(
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_PYTHON"}
     if remote:
         pytest.importorskip("grpc")
-        environment["SPARK_REMOTE"] = "local[2]"
+        environment["SPARK_REMOTE"] = "local[1]"
+    else:
+        environment["PYSPARK_SUBMIT_ARGS"] = "--master local[1] pyspark-shell"
     out = tmp_path / "out"
     done = subprocess.run(
         [

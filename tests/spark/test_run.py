@@ -18,13 +18,22 @@ from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.spark.engine import _as_stream
 from biasbios_mlflow.spark.worker import POSITION, ROW, Part, Task
 from tests.conftest import Registered
-from tests.spark.conftest import OPTIONS, assert_same, evaluate, evaluate_locally, read
+from tests.spark.conftest import (
+    OPTIONS,
+    assert_same,
+    evaluate,
+    evaluate_locally,
+    read,
+    write_parquet,
+)
 
 
 def test_run_model_and_dataset_are_linked_once(
-    spark: Any, registered: Registered, parquet: str, tmp_path: Path
+    spark: Any, registered: Registered, bios: pd.DataFrame, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
+    # Rows of its own: MLflow keeps the first place that it was told of the same content.
+    parquet = write_parquet(bios.iloc[1:], tmp_path / "bios.parquet")
     with mlflow.start_run():
         ours = biasbios_mlflow.spark.evaluate(
             registered.uris()["alias"], parquet, output=str(out), **OPTIONS

@@ -16,6 +16,7 @@ import pytest
 
 from biasbios_mlflow.config import EvaluationConfig
 from tests.conftest import Registered
+from tests.program import call_program
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -53,9 +54,8 @@ def test_commands(page: Path, folder: Path) -> None:
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words and words[0] == "biasbios":
-                program = [sys.executable, "-m", "biasbios_mlflow", *words[1:]]
-                done = subprocess.run(program, capture_output=True, timeout=300, check=False)
-                assert done.returncode == 0, f"{line}\n{done.stderr.decode()}"
+                done = call_program(*words[1:])
+                assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
 def test_the_console_script_is_installed() -> None:

@@ -272,6 +272,7 @@ def comparison_figure(
 def save_png(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, 150 dots an inch, the same bytes for the same figure."""
     with style():
+        _settle(figure)
         figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
@@ -289,6 +290,7 @@ def svg(figure: Figure, *, prefix: str) -> str:
 
     out = io.StringIO()
     with style(), mpl.rc_context({"svg.hashsalt": prefix}):
+        _settle(figure)
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     markup = out.getvalue()
     markup = markup[markup.index("<svg") :]
@@ -321,6 +323,13 @@ def _figure(*, height: float, width: float = 8.0, mosaic: Any = None) -> tuple[F
     axes = figure.subplot_mosaic(mosaic, width_ratios=[1, 1.35])
     large = axes.pop("gaps")
     return figure, [*axes.values(), large]
+
+
+def _settle(figure: Figure) -> None:
+    """Lay a figure out for good: matplotlib does so twice each time that it is saved."""
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
 
 def _title_sides(axes: Axes, left: str, right: str) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import mlflow
 import numpy as np
@@ -25,6 +22,7 @@ from biasbios_mlflow.data_report import DataReport, examine_data
 from biasbios_mlflow.findings import Findings
 from biasbios_mlflow.pipeline import evaluate_bios
 from biasbios_mlflow.prediction.predictor import find_predictor
+from tests.program import call_program, run_program
 
 
 def findings(frame: pd.DataFrame) -> Findings:
@@ -259,27 +257,15 @@ class TestReport:
 
 
 class TestCommand:
-    def run(self, *arguments: Any) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "biasbios_mlflow", "data", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     def test_text_and_json(self, bios: pd.DataFrame, bios_csv: Path) -> None:
-        assert self.run(bios_csv) == f"{examine_data(bios_csv)}\n"
-        assert json.loads(self.run(bios_csv, "--json")) == examine_data(bios_csv).to_dict()
+        done = run_program("data", str(bios_csv))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{examine_data(bios_csv)}\n"
+        done = call_program("data", str(bios_csv), "--json")
+        assert json.loads(done.stdout) == examine_data(bios_csv).to_dict()
 
     def test_error(self, tmp_path: Path) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "biasbios_mlflow", "data", str(tmp_path / "no.csv")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = call_program("data", str(tmp_path / "no.csv"))
         assert done.returncode == 2
         assert done.stderr.startswith("biasbios: data: found")
         assert done.stdout == ""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,6 +16,7 @@ from mlflow.exceptions import MlflowException
 import biasbios_mlflow
 from biasbios_mlflow.gating import reports
 from tests.gating.conftest import Versions, alias, tags
+from tests.program import call_program, run_program
 
 LENIENT: dict[str, Any] = {
     "rules": [
@@ -226,7 +224,7 @@ class TestRollback:
         name = versions("plain", "augmented")
         gate(f"models:/{name}/1", bios)
         gate(f"models:/{name}/2", bios)
-        done = command("gate", name, "--rollback", "champion")
+        done = call_program("gate", name, "--rollback", "champion")
         assert done.returncode == 0, done.stderr
         assert alias(name) == "1"
         assert "replaced_by" not in tags(name, "1")
@@ -235,22 +233,10 @@ class TestRollback:
     def test_without_a_version_before(self, versions: Versions, bios: pd.DataFrame) -> None:
         name = versions("plain")
         gate(f"models:/{name}/1", bios)
-        done = command("gate", name, "--rollback", "champion")
+        done = call_program("gate", name, "--rollback", "champion")
         assert done.returncode == 2
         assert "replaces" in done.stderr
         assert alias(name) == "1"
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "biasbios_mlflow", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-        check=False,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-    )
 
 
 @pytest.fixture
@@ -265,7 +251,7 @@ class TestCommand:
         self, versions: Versions, bios_csv: Path, policy_file: Path, tmp_path: Path
     ) -> None:
         name = versions("plain")
-        done = command(
+        done = run_program(
             *("gate", f"models:/{name}/1", "--data", str(bios_csv), "--policy", str(policy_file)),
             *("--n-replicates", "300", "--json"),
             *("--junit", str(tmp_path / "gate.xml"), "--summary", str(tmp_path / "gate.md")),
@@ -289,7 +275,7 @@ class TestCommand:
     ) -> None:
         name = versions("augmented", "plain")
         mlflow.MlflowClient().set_registered_model_alias(name, "champion", "1")
-        done = command(
+        done = call_program(
             *("gate", f"models:/{name}/2", "--data", str(bios_csv), "--policy", str(policy_file)),
             *("--n-replicates", "300", "--junit", str(tmp_path / "gate.xml")),
         )
@@ -326,13 +312,13 @@ class TestCommand:
         filled = [
             a.format(uri=f"models:/{name}/1", csv=bios_csv, policy=policy_file) for a in arguments
         ]
-        done = command("gate", *filled)
+        done = call_program("gate", *filled)
         assert done.returncode == 2
         assert done.stdout == ""
         assert says in done.stderr
 
     def test_schema(self) -> None:
-        done = command("gate", "--schema")
+        done = call_program("gate", "--schema")
         assert json.loads(done.stdout)["properties"]["rules"]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import multiprocessing
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,10 @@ import pytest
 import yaml
 from sklearn.pipeline import Pipeline
 
+from biasbios_mlflow.gating import promotion
 from tests.conftest import Server, register
 from tests.gating.conftest import alias, tags
+from tests.program import Done, call_program
 
 POLICY = {
     "rules": [
@@ -32,11 +33,11 @@ POLICY = {
 }
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A server of the test's own, which it may stop."""
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of these tests' own, which they may stop."""
     session = mlflow.get_tracking_uri()
-    own = Server(tmp_path)
+    own = Server(tmp_path_factory.mktemp("own"))
     own.start()
     mlflow.set_tracking_uri(own.url)
     try:
@@ -105,22 +106,11 @@ class Outage:
         self._proxy.server_close()
 
 
-def start_gate(url: str, uri: str, data: Path, policy: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "biasbios_mlflow", "gate", uri, "--data", str(data)),
-            *("--policy", str(policy), "--n-replicates", "300", "--json"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={
-            **os.environ,
-            "MLFLOW_TRACKING_URI": url,
-            "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-            "OMP_NUM_THREADS": "1",
-        },
-    )
+def call_gate(url: str, uri: str, data: Path, policy: Path) -> Done[str]:
+    """Run a gate against a server, in this process."""
+    mlflow.set_tracking_uri(url)
+    options = ("--data", str(data), "--policy", str(policy), "--n-replicates", "300", "--json")
+    return call_program("gate", uri, *options)
 
 
 MOMENTS: dict[str, Callable[[str, str], bool]] = {
@@ -134,33 +124,37 @@ MOMENTS: dict[str, Callable[[str, str], bool]] = {
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_an_outage_leaves_the_old_champion_and_a_rerun_succeeds(
     moment: str,
+    monkeypatch: pytest.MonkeyPatch,
     server: Server,
     policy: Path,
     bios_csv: Path,
     classifier: Pipeline,
     augmented: Pipeline,
 ) -> None:
-    register(classifier, "gated")
-    register(augmented, "gated")
-    mlflow.MlflowClient().set_registered_model_alias("gated", "champion", "1")
+    name = f"gated-{moment}"
+    register(classifier, name)
+    register(augmented, name)
+    mlflow.MlflowClient().set_registered_model_alias(name, "champion", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    # The rerun waits so long for the turn that the first gate could not give back.
+    monkeypatch.setattr(promotion, "PATIENCE_SECONDS", 2.0)
     outage = Outage(server, MOMENTS[moment])
     try:
-        process = start_gate(outage.url, "models:/gated/2", bios_csv, policy)
-        out, err = process.communicate(timeout=300)
+        done = call_gate(outage.url, f"models:/{name}/2", bios_csv, policy)
     finally:
         outage.close()
-    assert outage.struck, err
-    assert process.returncode == 2, err
-    assert out == ""
+        mlflow.set_tracking_uri(server.url)
+    assert outage.struck, done.stderr
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
 
     server.start()
-    assert alias("gated") == "1"
-    rerun = start_gate(server.url, "models:/gated/2", bios_csv, policy)
-    out, err = rerun.communicate(timeout=300)
-    assert rerun.returncode == 0, err
-    assert alias("gated") == "2"
-    assert tags("gated", "2")["verdict"] == "passed"
-    assert tags("gated", "1")["replaced_by"] == "2"
+    assert alias(name) == "1"
+    rerun = call_gate(server.url, f"models:/{name}/2", bios_csv, policy)
+    assert rerun.returncode == 0, rerun.stderr
+    assert alias(name) == "2"
+    assert tags(name, "2")["verdict"] == "passed"
+    assert tags(name, "1")["replaced_by"] == "2"
 
 
 def test_eight_gates_at_once(
@@ -171,21 +165,27 @@ def test_eight_gates_at_once(
         register(augmented if number % 2 else classifier, "gated")
     mlflow.MlflowClient().set_registered_model_alias("gated", "champion", "1")
 
-    gates = {
-        version: start_gate(server.url, f"models:/gated/{version}", bios_csv, policy)
-        for version in map(str, range(2, 10))
-    }
-    ends = {version: process.communicate(timeout=500) for version, process in gates.items()}
+    # Processes of their own, forked from one that has imported everything.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mlflow.sklearn", "matplotlib.figure", __name__])
+    versions = [str(number) for number in range(2, 10)]
+    with ProcessPoolExecutor(len(versions), mp_context=context) as pool:
+        started = {
+            version: pool.submit(
+                call_gate, server.url, f"models:/gated/{version}", bios_csv, policy
+            )
+            for version in versions
+        }
+        gates = {version: gate.result(timeout=500) for version, gate in started.items()}
 
     promoted = []
-    for version, process in gates.items():
-        out, err = ends[version]
-        assert process.returncode in (0, 1), err
-        printed = json.loads(out)
+    for version, done in gates.items():
+        assert done.returncode in (0, 1), done.stderr
+        printed = json.loads(done.stdout)
         told = tags("gated", version)
         assert told["verdict"] == printed["verdict"]
         assert told["run_id"] == printed["run_id"]
-        assert (process.returncode == 0) == (printed["verdict"] == "passed") == printed["promoted"]
+        assert (done.returncode == 0) == (printed["verdict"] == "passed") == printed["promoted"]
         if printed["promoted"]:
             promoted.append((version, printed["champion_version"]))
         else:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +11,20 @@ import pandas as pd
 import pytest
 
 from tests.conftest import Registered
-
-
-def biasbios(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "biasbios_mlflow", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        input=text,
-        timeout=300,
-        check=False,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-    )
+from tests.program import call_program, run_program
 
 
 @pytest.mark.parametrize(
     "command", ["evaluate", "gate", "compare", "train", "benchmark", "swap", "demo"]
 )
 def test_help_shows_an_example(command: str) -> None:
-    done = biasbios(command, "--help")
+    done = call_program(command, "--help")
     assert done.returncode == 0
     assert f"Example: biasbios {command}" in done.stdout
 
 
 def test_evaluate_json(registered: Registered, bios_csv: Path) -> None:
-    done = biasbios(
+    done = run_program(
         *("evaluate", registered.uris()["alias"], "--data", str(bios_csv)),
         *("--n-replicates", "200", "--min-cell", "2", "--json"),
     )
@@ -56,7 +41,7 @@ def test_evaluate_json(registered: Registered, bios_csv: Path) -> None:
 def test_evaluate_table_fits_80_columns(
     registered: Registered, bios_csv: Path, mlflow_server: str
 ) -> None:
-    done = biasbios("evaluate", registered.uri, "--data", str(bios_csv), "--n-replicates", "200")
+    done = run_program("evaluate", registered.uri, "--data", str(bios_csv), "--n-replicates", "200")
     assert done.returncode == 0, done.stderr
     for name in ("balanced_accuracy", "ctf", "prediction_consistency", "gap_rms", "gap_abs"):
         assert name in done.stdout
@@ -89,7 +74,7 @@ def test_what_cannot_run_says_so_and_exits_with_2(
     arguments: list[str], says: str, registered: Registered, bios_csv: Path
 ) -> None:
     filled = [argument.format(uri=registered.uri, csv=bios_csv) for argument in arguments]
-    done = biasbios(*filled)
+    done = call_program(*filled)
     assert done.returncode == 2
     assert done.stdout == ""
     assert says in done.stderr
@@ -97,7 +82,7 @@ def test_what_cannot_run_says_so_and_exits_with_2(
 
 
 def test_train_registers_a_version(bios_csv: Path, mlflow_server: str) -> None:
-    done = biasbios(
+    done = run_program(
         *("train", "--data", str(bios_csv), "--split", "", "--method", "cda"),
         *("--register", "trained-by-cli", "--json"),
     )
@@ -114,15 +99,15 @@ def test_train_registers_a_version(bios_csv: Path, mlflow_server: str) -> None:
 
 class TestSwap:
     def test_arguments(self) -> None:
-        done = biasbios("swap", "Her students love her.", "He works.")
+        done = call_program("swap", "Her students love her.", "He works.")
         assert done.stdout.splitlines() == ["His students love him.", "She works."]
 
     def test_lines_of_standard_input(self) -> None:
-        done = biasbios("swap", text="She’s a poet.\n\nNobody.\n")
+        done = run_program("swap", text="She’s a poet.\n\nNobody.\n")
         assert done.stdout == "He’s a poet.\n\nNobody.\n"
 
     def test_json(self) -> None:
-        done = biasbios("swap", "--json", "--scope", "titles", "Mr. Lund met her.")
+        done = call_program("swap", "--json", "--scope", "titles", "Mr. Lund met her.")
         assert json.loads(done.stdout) == {
             "text": "Mr. Lund met her.",
             "swapped": "Ms. Lund met him.",
@@ -130,7 +115,7 @@ class TestSwap:
 
 
 def test_demo_json(mlflow_server: str) -> None:
-    done = biasbios("demo", "--register", "demo-json", "--json")
+    done = run_program("demo", "--register", "demo-json", "--json")
     assert done.returncode == 0, done.stderr
     printed: dict[str, Any] = json.loads(done.stdout)
     assert list(printed) == ["baseline", "cda"]

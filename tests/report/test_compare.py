@@ -16,7 +16,7 @@ import biasbios_mlflow
 from biasbios_mlflow import compare, score, swap_gender
 from biasbios_mlflow.runs import compare_runs, plot_comparison
 from tests.conftest import Registered, few_training_bios
-from tests.plugin.test_command_line import biasbios
+from tests.program import call_program, run_program
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +73,18 @@ def test_command_line(
     results: tuple[EvaluationResult, EvaluationResult], tmp_path: Path, registered: Registered
 ) -> None:
     ids = [result.run_id for result in results]
-    done = biasbios("compare", *ids, "--figure", str(tmp_path / "c.svg"))
+    done = run_program("compare", *ids, "--figure", str(tmp_path / "c.svg"))
     assert done.returncode == 0, done.stderr
     assert registered.uri in done.stdout
     assert "prediction_consistency" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 90
     assert "<svg" in (tmp_path / "c.svg").read_text()
-    printed = json.loads(biasbios("compare", *ids, "--json").stdout)
+    printed = json.loads(call_program("compare", *ids, "--json").stdout)
     assert printed["a"] == registered.uri
     named = {row["metric"]: row for row in printed["differences"]}
     a, b = (result.metrics["biasbios/ctf"] for result in results)
     assert named["ctf"]["difference"] == pytest.approx(b - a, abs=1e-15)
-    broken = biasbios("compare", ids[0], ids[1], "--figure", str(tmp_path / "c.nonsense"))
+    broken = call_program("compare", ids[0], ids[1], "--figure", str(tmp_path / "c.nonsense"))
     assert broken.returncode == 2
     assert "nonsense" in broken.stderr
 

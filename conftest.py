@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers share the cores: threads of each for all of them would wait for one another.
+    for _library in ("OMP", "OPENBLAS", "MKL"):
+        os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -115,7 +115,7 @@ class TestSwap:
 
 
 def test_demo_json(mlflow_server: str) -> None:
-    done = run_program("demo", "--register", "demo-json", "--json")
+    done = call_program("demo", "--register", "demo-json", "--json")
     assert done.returncode == 0, done.stderr
     printed: dict[str, Any] = json.loads(done.stdout)
     assert list(printed) == ["baseline", "cda"]

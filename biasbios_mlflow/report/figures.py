@@ -43,6 +43,8 @@ _STYLE: Any = {
     "axes.titlecolor": INK,
     "axes.titlelocation": "left",
     "axes.titlesize": 10,
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
     "font.family": ["DejaVu Sans"],  # it comes with matplotlib: the same figure everywhere
     "font.size": 9,
     "svg.fonttype": "path",
@@ -326,10 +328,11 @@ def _figure(*, height: float, width: float = 8.0, mosaic: Any = None) -> tuple[F
 
 
 def _settle(figure: Figure) -> None:
-    """Lay a figure out for good: matplotlib does so twice each time that it is saved."""
-    if figure.get_layout_engine() is not None:
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+    """Lay a figure out for good: with a layout engine, matplotlib draws it twice to save it."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def _title_sides(axes: Axes, left: str, right: str) -> None:

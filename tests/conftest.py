@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class Server:
-    """A real MLflow server over HTTP, with sqlite, that can be stopped and started again."""
+    """A real MLflow server over HTTP, with sqlite."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -7,7 +7,7 @@ import multiprocessing
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,7 +19,7 @@ import yaml
 from sklearn.pipeline import Pipeline
 
 from biasbios_mlflow.gating import promotion
-from tests.conftest import Server, register
+from tests.conftest import register
 from tests.gating.conftest import alias, tags
 from tests.program import Done, call_program
 
@@ -33,20 +33,6 @@ POLICY = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of these tests' own, which they may stop."""
-    session = mlflow.get_tracking_uri()
-    own = Server(tmp_path_factory.mktemp("own"))
-    own.start()
-    mlflow.set_tracking_uri(own.url)
-    try:
-        yield own
-    finally:
-        own.stop()
-        mlflow.set_tracking_uri(session)
-
-
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
     path = tmp_path / "gate.yaml"
@@ -55,9 +41,9 @@ def policy(tmp_path: Path) -> Path:
 
 
 class Outage:
-    """Passes requests on to a server, and stops it for good when one comes that it waits for."""
+    """Passes requests on to a server until one comes that it waits for; from then on, none."""
 
-    def __init__(self, server: Server, moment: Callable[[str, str], bool]) -> None:
+    def __init__(self, server: str, moment: Callable[[str, str], bool]) -> None:
         self.struck = False
         outage = self
 
@@ -65,11 +51,12 @@ class Outage:
             def answer(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
                 body = self.rfile.read(length)
-                if not outage.struck and moment(self.path, body.decode("utf-8", "replace")):
-                    outage.struck = True
-                    server.stop()
+                outage.struck = outage.struck or moment(self.path, body.decode("utf-8", "replace"))
+                if outage.struck:
+                    self.close_connection = True
+                    return
                 request = urllib.request.Request(
-                    server.url + self.path,
+                    server + self.path,
                     data=body or None,
                     method=self.command,
                     headers={k: v for k, v in self.headers.items() if k.lower() != "host"},
@@ -79,8 +66,6 @@ class Outage:
                         self.reply(response.status, response.headers, response.read())
                 except urllib.error.HTTPError as error:
                     self.reply(error.code, error.headers, error.read())
-                except OSError:
-                    self.close_connection = True
 
             # The names are the protocol's.
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815
@@ -125,7 +110,7 @@ MOMENTS: dict[str, Callable[[str, str], bool]] = {
 def test_an_outage_leaves_the_old_champion_and_a_rerun_succeeds(
     moment: str,
     monkeypatch: pytest.MonkeyPatch,
-    server: Server,
+    mlflow_server: str,
     policy: Path,
     bios_csv: Path,
     classifier: Pipeline,
@@ -138,19 +123,18 @@ def test_an_outage_leaves_the_old_champion_and_a_rerun_succeeds(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     # The rerun waits so long for the turn that the first gate could not give back.
     monkeypatch.setattr(promotion, "PATIENCE_SECONDS", 2.0)
-    outage = Outage(server, MOMENTS[moment])
+    outage = Outage(mlflow_server, MOMENTS[moment])
     try:
         done = call_gate(outage.url, f"models:/{name}/2", bios_csv, policy)
     finally:
         outage.close()
-        mlflow.set_tracking_uri(server.url)
+        mlflow.set_tracking_uri(mlflow_server)
     assert outage.struck, done.stderr
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
 
-    server.start()
     assert alias(name) == "1"
-    rerun = call_gate(server.url, f"models:/{name}/2", bios_csv, policy)
+    rerun = call_gate(mlflow_server, f"models:/{name}/2", bios_csv, policy)
     assert rerun.returncode == 0, rerun.stderr
     assert alias(name) == "2"
     assert tags(name, "2")["verdict"] == "passed"
@@ -158,7 +142,7 @@ def test_an_outage_leaves_the_old_champion_and_a_rerun_succeeds(
 
 
 def test_eight_gates_at_once(
-    server: Server, policy: Path, bios_csv: Path, classifier: Pipeline, augmented: Pipeline
+    mlflow_server: str, policy: Path, bios_csv: Path, classifier: Pipeline, augmented: Pipeline
 ) -> None:
     register(classifier, "gated")
     for number in range(8):
@@ -172,7 +156,7 @@ def test_eight_gates_at_once(
     with ProcessPoolExecutor(len(versions), mp_context=context) as pool:
         started = {
             version: pool.submit(
-                call_gate, server.url, f"models:/gated/{version}", bios_csv, policy
+                call_gate, mlflow_server, f"models:/gated/{version}", bios_csv, policy
             )
             for version in versions
         }

@@ -7,14 +7,20 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from unittest.mock import patch
+
+import pytest
 
 from biasbios_mlflow.cli import main
 
 Done = subprocess.CompletedProcess
 
 
-def run_program(*arguments: str, text: str | None = None) -> Done[str]:
+def run_program(
+    *arguments: str, text: str | None = None, environment: Mapping[str, str] = os.environ
+) -> Done[str]:
     """Run ``biasbios`` as CI would: a process, its output and its exit code."""
     return subprocess.run(
         [sys.executable, "-m", "biasbios_mlflow", *arguments],
@@ -24,23 +30,17 @@ def run_program(*arguments: str, text: str | None = None) -> Done[str]:
         input=text,
         timeout=300,
         check=False,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        env={**environment, "PYTHONIOENCODING": "utf-8"},
     )
 
 
 def call_program(*arguments: str) -> Done[str]:
     """Run ``biasbios`` without the seconds that a new process takes to import MLflow."""
     out, err = io.StringIO(), io.StringIO()
-    environment = dict(os.environ)
-    code: int | str | None = 0
-    try:
-        with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
-            warnings.simplefilter("default")
+    with patch.dict(os.environ), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
             main(list(arguments), prog_name="biasbios")
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        os.environ.clear()
-        os.environ.update(environment)
+    code = ended.value.code
     assert isinstance(code, int)
     return Done(arguments, code, out.getvalue(), err.getvalue())

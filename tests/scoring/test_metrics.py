@@ -24,7 +24,7 @@ from tests.scoring.cases import rows
 from tests.scoring.reference import Rows, reference_metrics
 
 SLOW = settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 
 

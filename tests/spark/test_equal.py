@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from biasbios_mlflow import load_bios
 from biasbios_mlflow.spark import engine
 from tests.conftest import Registered
+from tests.program import run_program
 from tests.spark.conftest import (
     assert_same,
     evaluate,
@@ -130,21 +129,12 @@ def test_command_line(
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_PYTHON"}
     if remote:
         pytest.importorskip("grpc")
-        environment["SPARK_REMOTE"] = "local[1]"
-    else:
-        environment["PYSPARK_SUBMIT_ARGS"] = "--master local[1] pyspark-shell"
+        environment["SPARK_REMOTE"] = "local[2]"
     out = tmp_path / "out"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "biasbios_mlflow", "evaluate", registered.uris()["alias"]),
-            *("--engine", "spark", "--data", parquet, "--output", str(out)),
-            *("--n-replicates", "100", "--json"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=environment,
+    done = run_program(
+        *("evaluate", registered.uris()["alias"], "--engine", "spark", "--data", parquet),
+        *("--output", str(out), "--n-replicates", "100", "--json"),
+        environment=environment,
     )
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)

@@ -25,6 +25,7 @@ from biasbios_mlflow.scoring import HEADLINE, compare
 from biasbios_mlflow.training import BenchmarkResult, Settings, benchmark, benchmarking, train
 from biasbios_mlflow.training.classifiers import TrainingSet
 from tests.plugin.test_project import mlflow_run
+from tests.program import run_program
 from tests.training.conftest import QUICK
 
 pytest.importorskip("inFairness")
@@ -143,14 +144,16 @@ def test_killed_and_resumed(
     few.to_csv(tmp_path / "train.csv", index=False)
     held_out.to_csv(tmp_path / "test.csv", index=False)
     arguments = [
-        *(sys.executable, "-m", "biasbios_mlflow", "benchmark"),
+        "benchmark",
         *("--data", str(tmp_path / "train.csv"), "--test-data", str(tmp_path / "test.csv")),
         *("--split", "", "--test-split", "", "--methods", "baseline"),
         *("--n-replicates", "100", "--json"),
     ]
     environment = {**os.environ, "MLFLOW_EXPERIMENT_ID": experiment}
     process = subprocess.Popen(
-        [*arguments, "--seeds", "50"], env=environment, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "biasbios_mlflow", *arguments, "--seeds", "50"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
     )
     client = mlflow.MlflowClient()
     deadline = time.monotonic() + 200
@@ -162,14 +165,7 @@ def test_killed_and_resumed(
     process.wait()
     assert finished, "it ended before a run was finished"
 
-    done = subprocess.run(
-        [*arguments, "--seeds", "3"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = run_program(*arguments, "--seeds", "3", environment=environment)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     reused = {row["run_id"] for row in found["runs"] if row["reused"]}

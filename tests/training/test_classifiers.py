@@ -190,8 +190,9 @@ def test_an_encoder_of_the_sentence_transformers_kind(
     assert "cls pooling" in run(model, held_out.head(2), device="cpu").path
 
 
-def test_two_bios(few: pd.DataFrame, encoder: str, mlflow_server: str) -> None:
-    tiny = few.drop_duplicates("profession").head(2)
+@pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 12)])
+def test_tiny_data(rows: slice, few: pd.DataFrame, encoder: str, mlflow_server: str) -> None:
+    tiny = few.drop_duplicates("profession").iloc[rows]
     for method in ("baseline", "sensei"):
         one = train(tiny, split=None, method=method, features=encoder, cache="", **QUICK)
         found = mlflow.pyfunc.load_model(one.model_uri).predict(tiny[["hard_text"]])

@@ -44,7 +44,7 @@ class SklearnPredictor:
             return None
         try:
             estimator = model.get_raw_model()
-        except (NotImplementedError, AttributeError):  # a model served in its own environment
+        except NotImplementedError:  # a model served in its own environment
             return None
         return cls(estimator) if hasattr(estimator, "predict") else None
 

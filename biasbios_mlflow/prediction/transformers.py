@@ -73,7 +73,7 @@ class TransformersPredictor:
             return None
         try:
             pipeline: Any = model.get_raw_model()
-        except (NotImplementedError, AttributeError):  # a model served in its own environment
+        except NotImplementedError:  # a model served in its own environment
             return None
         if importlib.util.find_spec("torch") is None:
             return None

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,8 @@ class TrainingSet:
     vectors, swapped_vectors : float32 arrays of shape (n, d) or None
     encoder : CachedEncoder or None
         None for words.
+    fitted : dict
+        What `fit` has learned from words, by method: the seed makes no difference there.
     """
 
     bios: Bios
@@ -77,6 +79,7 @@ class TrainingSet:
     vectors: FloatArray | None = None
     swapped_vectors: FloatArray | None = None
     encoder: CachedEncoder | None = None
+    fitted: dict[str, Classifier] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -230,6 +233,7 @@ def fit(
     settings : Settings
         Of the network; words go through a logistic regression, which has none.
     seed : int
+        Of the network; a logistic regression has one solution.
     curve : LossCurve, optional
         Takes the loss of each step of a network.
 
@@ -239,13 +243,15 @@ def fit(
     """
     names = training.bios.labels.names
     if training.vectors is None:
-        texts = list(training.bios.texts)
-        occupations = [names[code] for code in training.bios.occupations.tolist()]
-        if method == "cda":
-            texts += training.swapped
-            occupations *= 2
-        estimator = _word_pipeline(seed).fit(pd.DataFrame({TEXT: texts}), occupations)
-        return Classifier(names, estimator=estimator)
+        if method not in training.fitted:
+            texts = list(training.bios.texts)
+            occupations = [names[code] for code in training.bios.occupations.tolist()]
+            if method == "cda":
+                texts += training.swapped
+                occupations *= 2
+            estimator = _word_pipeline().fit(pd.DataFrame({TEXT: texts}), occupations)
+            training.fitted[method] = Classifier(names, estimator=estimator)
+        return training.fitted[method]
     from biasbios_mlflow.training.network import Examples, fit_head
 
     assert training.swapped_vectors is not None
@@ -264,7 +270,7 @@ def fit(
     return Classifier(names, head=head, encoder=training.encoder)
 
 
-def _word_pipeline(seed: int) -> Pipeline:
+def _word_pipeline() -> Pipeline:
     from sklearn.compose import ColumnTransformer
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -274,7 +280,7 @@ def _word_pipeline(seed: int) -> Pipeline:
     # would read their column names as the texts.
     return make_pipeline(
         ColumnTransformer([("tfidf", TfidfVectorizer(sublinear_tf=True, min_df=2), TEXT)]),
-        LogisticRegression(C=10.0, max_iter=1000, random_state=seed),
+        LogisticRegression(C=10.0, max_iter=1000),
     )
 
 

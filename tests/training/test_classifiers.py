@@ -16,7 +16,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.bios.occupations import OCCUPATIONS
-from biasbios_mlflow.training import METHODS, TrainedModel, train
+from biasbios_mlflow.training import METHODS, Settings, TrainedModel, train
+from biasbios_mlflow.training.classifiers import TrainingSet, fit
 from tests.prediction.conftest import run
 from tests.training.conftest import QUICK
 
@@ -163,6 +164,20 @@ def test_same_seed_same_numbers(
         mlflow.pyfunc.load_model(again.model_uri).predict(texts),
         loaded["encoder", "sensei"].predict(texts),
     )
+
+
+def test_on_words_a_method_is_trained_once(few: pd.DataFrame) -> None:
+    training = TrainingSet.read(few, split=None, scope="pronouns", encoder=None)
+    first, again, other = (
+        fit(training, method=method, settings=Settings.of(method), seed=seed)
+        for method, seed in (("baseline", 0), ("baseline", 1), ("cda", 0))
+    )
+    assert first is again
+    before, after = (model.predict(few[["hard_text"]]).to_numpy() for model in (first, other))
+    assert np.abs(before - after).max() > 1e-3
+    fresh = TrainingSet.read(few, split=None, scope="pronouns", encoder=None)
+    alone = fit(fresh, method="cda", settings=Settings.of("cda"), seed=7)
+    np.testing.assert_allclose(alone.predict(few[["hard_text"]]), after, rtol=1e-9)
 
 
 def test_an_encoder_of_the_sentence_transformers_kind(

@@ -13,6 +13,7 @@ import lzma
 import re
 from functools import cache, lru_cache
 from importlib import resources
+from itertools import repeat
 from typing import NamedTuple
 
 __all__ = [
@@ -51,6 +52,34 @@ _AUXILIARIES_TEXT = "is was are were has had does did would could should"
 _AUXILIARIES = frozenset(
     verb + ending for verb in _AUXILIARIES_TEXT.split() for ending in ("", "n't")
 )
+_BRINGS_TEXT = """
+accompanied accompany bring bringing brings brought carried carry drive drives driving drove escort
+escorted invite invited send sending sent take taken takes taking took walked
+"""
+_BRINGS = frozenset(_BRINGS_TEXT.split())
+# Finite verbs that are no nouns and nothing that stands between a possessive and its noun.
+_FINITE_TEXT = """
+allow allows appear appears arise arises arose arrive arrives ate became become becomes began begin
+begins belong belongs bring brings broke came cannot chose come comes consist consists contain
+contains continue continues depend depends deserve deserves differ differs disappear disappears
+drove enable enables enjoy enjoys exist exists expire expires fell flew forgot gave get gets goes
+got grew happen happens include includes involve involves knew know knows occur occurs prove proves
+sang sat seem seemed seems sell sells shook speak speaks spoke stood suffice suffices tend tends
+threw took vary varies went wore write writes wrote
+"""
+_FINITE = _AUXILIARIES | frozenset(_FINITE_TEXT.split())
+_CLITICS = frozenset(("d", "ll", "ve"))  # "his'll do"
+_PRONOUN_VERB = re.compile("(?:he|i|it|she|that|there|they|we|what|who|you)['’][a-z]+")
+# Like words in -ed, verbs at the beginning: "His sold quickly."
+_PASTS = frozenset(("cost", "held", "hit", "made", "paid", "ran", "rose", "sold", "won"))
+_OPENINGS = frozenset(["", "that", *".!?"])
+_NO_ADVERBS_TEXT = """
+ally anomaly assembly belly brolly bully butterfly costly cowardly curly daily deadly doily dolly
+early elderly family filly folly friendly gully heavenly hillbilly homily hourly jelly jolly lily
+lively lolly lonely lovely manly monopoly monthly motherly orderly panoply potbelly quarterly rally
+reply scholarly silly supply tally ugly underbelly weekly worldly yearly
+"""
+_NO_ADVERBS = frozenset(_NO_ADVERBS_TEXT.split())
 # Never between a possessive and its noun.
 _NO_ATTRIBUTES_TEXT = """
 afraid alive alone anymore anywhere ashamed asleep awake aware elsewhere everywhere forever instead
@@ -158,6 +187,10 @@ def _her_is_object(tokens: Neighbours) -> bool:
         return True
     if following == "@" or _PREPOSITIONS.get(following) == second:
         return True
+    if following in _FINITE or _PRONOUN_VERB.fullmatch(following):
+        return True
+    if following == "home" and previous in _BRINGS:
+        return True
     if following in ("and", "&", "or", "/") and second in ("him", "them"):
         return True
     if following in ("or", "/") and second in ("his", "their"):
@@ -171,7 +204,14 @@ def _his_is_independent(tokens: Neighbours) -> bool:
     earlier, previous, following, second = map(str.lower, tokens)
     if not following or following in _STOPS or (following in _QUOTES and second in _ENDS):
         return True
-    if following.replace("’", "'") in _AUXILIARIES:
+    if following.replace("’", "'") in _FINITE or _PRONOUN_VERB.fullmatch(following):
+        return True
+    if following in _QUOTES and second in _CLITICS:
+        return True
+    ends = not second or second in _STOPS
+    if previous in _OPENINGS and (ends or _is_adverb(second)) and _is_past(following):
+        return True  # His cleaned easily.
+    if ends and tokens[2].islower() and _is_adverb(following):
         return True
     if earlier == "him" and (previous in ("/", "|") or (previous == following == ",")):
         return True  # he, him, his
@@ -179,8 +219,18 @@ def _his_is_independent(tokens: Neighbours) -> bool:
         return second in ("hers", "theirs")
     if following in _BREAKS and second not in ("and", "or", "her", "their", "my"):
         return True
+    if tokens[2][0].isupper():
+        return False  # his Emily
     model = _model()
     return _score(model.his, as_feminine(tokens), model.classes) > 0
+
+
+def _is_adverb(word: str) -> bool:
+    return word.endswith("ly") and len(word) > 4 and word not in _NO_ADVERBS
+
+
+def _is_past(word: str) -> bool:
+    return word in _PASTS or (word.endswith("ed") and len(word) > 4 and not word.endswith("eed"))
 
 
 def forget_contexts() -> None:
@@ -222,8 +272,9 @@ def features(tokens: Neighbours, classes: dict[str, int]) -> list[str]:
     list of str
         Always of the same length, one name for each template.
     """
-    word_p, word_1 = _normal(tokens[1]), _normal(tokens[2])
-    q, p, t, u = [_kind(token, classes) for token in tokens]
+    words = [_normal(token) for token in tokens]
+    _, word_p, word_1, _ = words
+    q, p, t, u = map(_kind, tokens, words, repeat(classes))
     ending = word_1[-3:]
     return [
         f"a{word_1}",
@@ -244,6 +295,8 @@ def features(tokens: Neighbours, classes: dict[str, int]) -> list[str]:
 
 
 def _normal(token: str) -> str:
+    if token.isalpha():
+        return token.lower()
     if token[:1].isdigit():
         return "####" if len(token) == 4 else "#"
     if token in _CURRENCIES:
@@ -251,10 +304,9 @@ def _normal(token: str) -> str:
     return token.lower().replace("’", "'")
 
 
-def _kind(token: str, classes: dict[str, int]) -> str:
+def _kind(token: str, word: str, classes: dict[str, int]) -> str:
     if not token:
         return "$"
-    word = _normal(token)
     if word in _FUNCTION_WORDS:
         return word
     first = token[0]

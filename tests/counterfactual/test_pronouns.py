@@ -144,7 +144,7 @@ KINDS = {
         ("He left it to his Emily.", "She left it to her Emily."),
         ("His speed: the best.", "Her speed: the best."),
         ("He said that his acclaimed essay won.", "She said that her acclaimed essay won."),
-        ("His critically, and often, read essay", "Her critically, and often, read essay"),
+        ("His critically acclaimed essay", "Her critically acclaimed essay"),
     ],
     "her before what no noun phrase begins with": [
         ("What I heard from her I'm using.", "What I heard from him I'm using."),

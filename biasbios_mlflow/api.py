@@ -123,14 +123,7 @@ def load_dataset(
         return data
     checked = EvaluationConfig.parse(config)
     source = open_source(data, split)
-    columns = find_columns(
-        source.columns,
-        text=checked.text_column,
-        occupation=checked.occupation_column,
-        gender=checked.gender_column,
-        id=checked.id_column,
-        counterfactual=checked.counterfactual_column,
-    )
+    columns = find_columns(source.columns, **checked.named_columns())
     values = checked.gender_values
     if sample is not None:
         source = sample_rows(source, columns, sample, seed=checked.seed, gender_values=values)

@@ -178,6 +178,27 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         """Tell whether a dictionary holds an option that only this evaluator knows."""
         return any(key in cls.model_fields and key != "metric_prefix" for key in options or {})
 
+    def named_columns(self, *, occupation: str | None = None) -> dict[str, str | None]:
+        """Return the columns the user named, by their part in a bio, as `find_columns` takes them.
+
+        Parameters
+        ----------
+        occupation : str, optional
+            Holds the occupations where the user named no column for them.
+
+        Examples
+        --------
+        >>> EvaluationConfig(text_column="cv").named_columns()["text"]
+        'cv'
+        """
+        return {
+            "text": self.text_column,
+            "occupation": self.occupation_column or occupation,
+            "gender": self.gender_column,
+            "id": self.id_column,
+            "counterfactual": self.counterfactual_column,
+        }
+
     def prediction_options(self) -> str:
         """Return the options that bear on the predictions, as one line of JSON."""
         return json.dumps(

@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
-from biasbios_mlflow.bios.checked import Bios, Columns, check_bios, find_columns
+from biasbios_mlflow.bios.checked import Bios, check_bios, find_columns
 from biasbios_mlflow.bios.dataset import StreamedDataset
 from biasbios_mlflow.bios.occupations import OCCUPATIONS, as_objects
 from biasbios_mlflow.bios.stream import BiosStream
@@ -122,8 +122,8 @@ def _read(
         With the column of static predictions filled in where MLflow knows it.
     """
     if isinstance(dataset, StreamedDataset):
-        targets = config.occupation_column or dataset.bios.targets
-        columns = _columns(dataset.bios.rows.columns, config, targets)
+        names = config.named_columns(occupation=dataset.bios.targets)
+        columns = find_columns(dataset.bios.rows.columns, **names)
         return dataset.bios.stream(columns, **_checks(config)), config
     features = dataset.features_data
     if not isinstance(features, pd.DataFrame):
@@ -143,7 +143,7 @@ def _read(
         known[name] = dataset.predictions_data
         config = config.model_copy(update={"predictions": config.predictions or name})
     frame = features.assign(**{name: _as_column(values) for name, values in known.items()})
-    columns = _columns(list(frame.columns), config, occupation)
+    columns = find_columns(list(frame.columns), **config.named_columns(occupation=occupation))
     bios = check_bios(frame, columns, **_checks(config))
     if strict and bios.labels.names != OCCUPATIONS:
         raise invalid(
@@ -153,17 +153,6 @@ def _read(
             fix="name the evaluator alone, or set model_type='biasbios'",
         )
     return bios, config
-
-
-def _columns(available: list[str], config: EvaluationConfig, occupation: str | None) -> Columns:
-    return find_columns(
-        available,
-        text=config.text_column,
-        occupation=occupation,
-        gender=config.gender_column,
-        id=config.id_column,
-        counterfactual=config.counterfactual_column,
-    )
 
 
 def _checks(config: EvaluationConfig) -> dict[str, Any]:

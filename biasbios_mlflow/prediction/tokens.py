@@ -56,7 +56,7 @@ def find_device(wanted: str, model: Any) -> torch.device:
     try:
         device = torch.device(wanted)
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         raise invalid(
             "device",
             found=f"{wanted!r} ({str(error).splitlines()[0]})",

@@ -152,14 +152,7 @@ def _evaluate(
     model_config: Mapping[str, Any] | None,
     output: str | None,
 ) -> EvaluationResult:
-    columns = find_columns(
-        bios.columns,
-        text=config.text_column,
-        occupation=config.occupation_column,
-        gender=config.gender_column,
-        id=config.id_column,
-        counterfactual=config.counterfactual_column,
-    )
+    columns = find_columns(bios.columns, **config.named_columns())
     uri = None
     if model is not None:
         uri = _pinned(model)

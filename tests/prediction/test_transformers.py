@@ -139,9 +139,10 @@ def test_dtype(bert: Any, few: pd.DataFrame) -> None:
     assert 1e-6 < difference < 0.2
 
 
-def test_device_that_is_not_there(bert: Any, few: pd.DataFrame) -> None:
-    with pytest.raises(MlflowException, match=r"device: found 'cuda:77'.*device='auto'"):
-        run(bert, few, device="cuda:77")
+@pytest.mark.parametrize("device", ["cuda:77", "hpu", "xla", "a toaster"])
+def test_device_that_is_not_there(bert: Any, few: pd.DataFrame, device: str) -> None:
+    with pytest.raises(MlflowException, match=rf"device: found '{device}'.*device='auto'"):
+        run(bert, few, device=device)
 
 
 def test_out_of_memory_halves_the_budget(

@@ -16,6 +16,13 @@ from importlib import resources
 from itertools import repeat
 from typing import NamedTuple
 
+from biasbios_mlflow.counterfactual.grammar import (
+    FUNCTION_WORDS,
+    Neighbours,
+    her_by_rule,
+    his_by_rule,
+)
+
 __all__ = [
     "AFTER_WIDTH",
     "BEFORE_WIDTH",
@@ -34,8 +41,6 @@ _ONE = r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+(?:[.,]\d+)*|[^\w\s]|_"
 _TOKEN = re.compile(_ONE)
 _NEXT = re.compile(rf"(?:[^\S\n]*\n?[^\S\n]*({_ONE}))?" * 2)  # none beyond an empty line
 _PLAIN = re.compile(r" ([a-z]+)(?![\w'’-])")
-_SEPARATORS = frozenset(",/|")
-_BREAKS = frozenset(",-–—")
 _CURRENCIES = frozenset("$€£¥₹")
 _AS_FEMININE = {
     form(word): form(new)
@@ -45,70 +50,6 @@ _AS_FEMININE = {
     }.items()
     for form in (str.lower, str.capitalize)
 }  # fmt: skip
-_STOPS = frozenset(".!?;:)…")
-_QUOTES = frozenset("'’\"”")
-_ENDS = frozenset(["", *_STOPS, *_BREAKS, *_QUOTES])
-_AUXILIARIES_TEXT = "is was are were has had does did would could should"
-_AUXILIARIES = frozenset(
-    verb + ending for verb in _AUXILIARIES_TEXT.split() for ending in ("", "n't")
-)
-_BRINGS_TEXT = """
-accompanied accompany bring bringing brings brought carried carry drive drives driving drove escort
-escorted invite invited send sending sent take taken takes taking took walked
-"""
-_BRINGS = frozenset(_BRINGS_TEXT.split())
-# Finite verbs that are no nouns and nothing that stands between a possessive and its noun.
-_FINITE_TEXT = """
-allow allows appear appears arise arises arose arrive arrives ate became become becomes began begin
-begins belong belongs bring brings broke came cannot chose come comes consist consists contain
-contains continue continues depend depends deserve deserves differ differs disappear disappears
-drove enable enables enjoy enjoys exist exists expire expires fell flew forgot gave get gets goes
-got grew happen happens include includes involve involves knew know knows occur occurs prove proves
-sang sat seem seemed seems sell sells shook speak speaks spoke stood suffice suffices tend tends
-threw took vary varies went wore write writes wrote
-"""
-_FINITE = _AUXILIARIES | frozenset(_FINITE_TEXT.split())
-_CLITICS = frozenset(("d", "ll", "ve"))  # "his'll do"
-_PRONOUN_VERB = re.compile("(?:he|i|it|she|that|there|they|we|what|who|you)['’][a-z]+")
-# Like words in -ed, verbs at the beginning: "His sold quickly."
-_PASTS = frozenset(("cost", "held", "hit", "made", "paid", "ran", "rose", "sold", "won"))
-_OPENINGS = frozenset(["", "that", *".!?"])
-_NO_ADVERBS_TEXT = """
-ally anomaly assembly belly brolly bully butterfly costly cowardly curly daily deadly doily dolly
-early elderly family filly folly friendly gully heavenly hillbilly homily hourly jelly jolly lily
-lively lolly lonely lovely manly monopoly monthly motherly orderly panoply potbelly quarterly rally
-reply scholarly silly supply tally ugly underbelly weekly worldly yearly
-"""
-_NO_ADVERBS = frozenset(_NO_ADVERBS_TEXT.split())
-# Never between a possessive and its noun.
-_NO_ATTRIBUTES_TEXT = """
-afraid alive alone anymore anywhere ashamed asleep awake aware elsewhere everywhere forever instead
-nowhere sometimes somewhere today together tomorrow tonight yesterday
-"""
-_NO_ATTRIBUTES = frozenset(_NO_ATTRIBUTES_TEXT.split())
-# Prepositions of two words.
-_PREPOSITIONS = {
-    "according": "to", "ahead": "of", "along": "with", "because": "of", "due": "to",
-    "out": "of", "prior": "to", "rather": "than", "regardless": "of", "such": "as", "thanks": "to",
-}  # fmt: skip
-# Between them or behind an object, by what comes next.
-_ADVERBS = frozenset(("anytime", "daily", "directly", "often", "online", "personally", "weekly"))
-_AFTER_ADVERBS_TEXT = "and as at by for from here in on or through to via with"
-_AFTER_ADVERBS = frozenset(["", ",", *_STOPS, *_AFTER_ADVERBS_TEXT.split()])
-_FUNCTION_WORDS_TEXT = """
-a an the this that these those and or but nor because if when while where who whom which whose
-as at about after against among around before behind below beneath beside besides between beyond
-by down during for from in inside into like near of off on onto out outside over past since so
-through throughout to toward towards under until unless up upon via with within without than
-then there here how what why whether is was are were be been being am has had have having did do
-does will would can could should may might must shall not no never always again also too even
-just only once i you he she it we they me him us them my your its our their his her mine hers
-ours theirs yours own all both each any some every either first last next other another more
-most very much many few several same such one two three four five six seven eight nine ten
-"""
-_FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
-
-Neighbours = tuple[str, str, str, str]
 
 
 class Model(NamedTuple):
@@ -174,63 +115,20 @@ def neighbours(before: str, after: str) -> Neighbours:
 
 @lru_cache(1 << 16)
 def _her_is_object(tokens: Neighbours) -> bool:
-    earlier, previous, following, second = map(str.lower, tokens)
-    if not following or following in _STOPS or (following in _QUOTES and second in _ENDS):
-        return True
-    if previous in _SEPARATORS and earlier in ("she", "he", "they") and following in "/,|]":
-        return True  # she, her, hers
-    if following in _BREAKS and previous != "or":
-        return True
-    if previous == "or" and earlier in ("him", "his"):
-        return earlier == "him"
-    if following in _NO_ATTRIBUTES or (following in _ADVERBS and second in _AFTER_ADVERBS):
-        return True
-    if following == "@" or _PREPOSITIONS.get(following) == second:
-        return True
-    if following in _FINITE or _PRONOUN_VERB.fullmatch(following):
-        return True
-    if following == "home" and previous in _BRINGS:
-        return True
-    if following in ("and", "&", "or", "/") and second in ("him", "them"):
-        return True
-    if following in ("or", "/") and second in ("his", "their"):
-        return False
+    ruled = her_by_rule(tokens)
+    if ruled is not None:
+        return ruled
     model = _model()
     return _score(model.her, tokens, model.classes) > 0
 
 
 @lru_cache(1 << 16)
 def _his_is_independent(tokens: Neighbours) -> bool:
-    earlier, previous, following, second = map(str.lower, tokens)
-    if not following or following in _STOPS or (following in _QUOTES and second in _ENDS):
-        return True
-    if following.replace("’", "'") in _FINITE or _PRONOUN_VERB.fullmatch(following):
-        return True
-    if following in _QUOTES and second in _CLITICS:
-        return True
-    ends = not second or second in _STOPS
-    if previous in _OPENINGS and (ends or _is_adverb(second)) and _is_past(following):
-        return True  # His cleaned easily.
-    if ends and tokens[2].islower() and _is_adverb(following):
-        return True
-    if earlier == "him" and (previous in ("/", "|") or (previous == following == ",")):
-        return True  # he, him, his
-    if following in ("or", "and", "/") and second in ("her", "their", "hers", "theirs"):
-        return second in ("hers", "theirs")
-    if following in _BREAKS and second not in ("and", "or", "her", "their", "my"):
-        return True
-    if tokens[2][0].isupper():
-        return False  # his Emily
+    ruled = his_by_rule(tokens)
+    if ruled is not None:
+        return ruled
     model = _model()
     return _score(model.his, as_feminine(tokens), model.classes) > 0
-
-
-def _is_adverb(word: str) -> bool:
-    return word.endswith("ly") and len(word) > 4 and word not in _NO_ADVERBS
-
-
-def _is_past(word: str) -> bool:
-    return word in _PASTS or (word.endswith("ed") and len(word) > 4 and not word.endswith("eed"))
 
 
 def forget_contexts() -> None:
@@ -307,7 +205,7 @@ def _normal(token: str) -> str:
 def _kind(token: str, word: str, classes: dict[str, int]) -> str:
     if not token:
         return "$"
-    if word in _FUNCTION_WORDS:
+    if word in FUNCTION_WORDS:
         return word
     first = token[0]
     if first.isdigit():

@@ -184,12 +184,17 @@ def _read(one: str | EvaluationResult | Scores) -> tuple[str, Mapping[str, Any],
 
 def _read_run(run: str) -> tuple[str, Mapping[str, Any], Outcomes]:
     import mlflow
+    from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
-    run_id, _, folder = run.strip("/").partition("/")
-    where = f"runs:/{run_id}/{folder if folder.startswith('biasbios') else f'biasbios/{folder}'}"
-    where = where.rstrip("/")
+    run_id, _, rest = run.strip("/").partition("/")
+    folder = (rest if rest.startswith("biasbios") else f"biasbios/{rest}").rstrip("/")
+    where = f"runs:/{run_id}/{folder}"
     try:
+        # Looked for first: older clients try for minutes to download what is not there.
+        listed = {file.path for file in MlflowClient().list_artifacts(run_id, folder)}
+        if f"{folder}/summary.json" not in listed:
+            raise FileNotFoundError(f"{where}/summary.json")
         summary = mlflow.artifacts.load_dict(f"{where}/summary.json")
     except (MlflowException, OSError) as error:
         raise invalid(

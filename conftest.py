@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import warnings
@@ -12,6 +13,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores: threads of each for all of them would wait for one another.
     for _library in ("OMP", "OPENBLAS", "MKL"):
         os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+
+# Modules that import torch at once; everything else asks for it only when it is needed.
+collect_ignore = (
+    []
+    if importlib.util.find_spec("torch")
+    else ["biasbios_mlflow/prediction/tokens.py", "biasbios_mlflow/training/network.py"]
+)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -255,7 +255,11 @@ def gap_rms_debiased(hits: Numbers, bios: Numbers, scored: BoolArray) -> FloatAr
     >>> round(float(gap_rms_debiased(hits, bios, np.array([True]))) ** 2, 6)
     0.462222
     """
-    return np.sqrt(np.maximum(gap_mean_square(hits, bios, scored), 0.0))
+    mean_square = gap_mean_square(hits, bios, scored)
+    # Where chance explains the gaps exactly, rounding leaves something, and its root is far larger.
+    terms = np.square(rate_gap(hits, bios)) + gap_variance(hits, bios)
+    rounding = 8 * np.finfo(np.float64).eps * _mean(terms, scored)
+    return np.sqrt(np.where(mean_square <= rounding, 0.0, mean_square))
 
 
 def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
 import sys
@@ -106,8 +107,14 @@ def test_ready_made_environment_over_http(
         port = probe.getsockname()[1]
     meta = mlflow.models.Model.load(str(tmp_path / "model"))
     backend = PyFuncBackend(meta.flavors["python_function"], workers=1, env_manager="local")
+    older = "enable_mlserver" in inspect.signature(backend.serve).parameters
     process = backend.serve(
-        str(tmp_path / "model"), port, "127.0.0.1", timeout=60, synchronous=False
+        str(tmp_path / "model"),
+        port,
+        "127.0.0.1",
+        timeout=60,
+        synchronous=False,
+        **({"enable_mlserver": False} if older else {}),
     )
     try:
         client = ScoringServerClient("127.0.0.1", port)

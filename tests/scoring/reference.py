@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,12 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
         }
         if min(map(len, cells.values())) < min_cell:
             continue
-        male, female = (sum(cell) / len(cell) for cell in cells.values())
-        out[f"tpr_gap/{occupation}"] = male - female
+        # Exactly: the debiased mean square is a difference, and its root makes much of rounding.
+        male, female = (Fraction(sum(cell), len(cell)) for cell in cells.values())
+        out[f"tpr_gap/{occupation}"] = float(male - female)
         gaps.append(male - female)
         together = cells["male"] + cells["female"]
-        pooled = sum(together) / len(together)
+        pooled = Fraction(sum(together), len(together))
         pooled = pooled * (1 - pooled) * len(together) / (len(together) - 1)
         variances.append(
             sum(
@@ -83,8 +85,8 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
     if gaps:
         out["gap_rms"] = math.sqrt(mean([gap**2 for gap in gaps]))
         out["gap_abs"] = mean([abs(gap) for gap in gaps])
-        square = mean([gap**2 - v for gap, v in zip(gaps, variances, strict=True)])
-        out["gap_rms_debiased"] = math.sqrt(max(0.0, square))
+        square = sum(gap**2 - v for gap, v in zip(gaps, variances, strict=True)) / len(gaps)
+        out["gap_rms_debiased"] = math.sqrt(max(0, square))
     if fpr_gaps:
         out["fpr_gap_rms"] = math.sqrt(mean([gap**2 for gap in fpr_gaps]))
         out["fpr_gap_abs"] = mean([abs(gap) for gap in fpr_gaps])

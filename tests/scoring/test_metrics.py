@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from biasbios_mlflow.scoring.metrics import (
     folded_normal_moments,
     gap_abs_noise_floor,
     gap_mean_square,
+    gap_rms_debiased,
     gap_rms_noise_floor,
 )
 from biasbios_mlflow.scoring.scores import point_metrics
@@ -158,6 +161,20 @@ def test_mean_square_gap_is_unbiased() -> None:
     found = gap_mean_square(hits, np.broadcast_to(n, hits.shape), np.ones(2, dtype=bool))
     truth = np.mean((p[0] - p[1]) ** 2)
     assert found.mean() == pytest.approx(truth, abs=5 * found.std() / np.sqrt(len(found)))
+
+
+def test_a_gap_that_chance_explains_exactly_leaves_nothing() -> None:
+    left_by_rounding = 0
+    for n, m in itertools.product(range(2, 12), repeat=2):
+        bios = np.array([[n], [m]])
+        for a, b in itertools.product(range(n + 1), range(m + 1)):
+            p, q = Fraction(a, n), Fraction(b, m)
+            exact = (p - q) ** 2 - p * (1 - p) / (n - 1) - q * (1 - q) / (m - 1)
+            hits, scored = np.array([[a], [b]]), np.array([True])
+            found = float(gap_rms_debiased(hits, bios, scored))
+            assert found == pytest.approx(math.sqrt(max(exact, 0)), rel=1e-12, abs=0)
+            left_by_rounding += exact == 0 and float(gap_mean_square(hits, bios, scored)) > 0
+    assert left_by_rounding > 0
 
 
 def test_folded_normal_moments_equal_simulated_ones() -> None:

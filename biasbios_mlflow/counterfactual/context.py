@@ -41,6 +41,7 @@ _ONE = r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+(?:[.,]\d+)*|[^\w\s]|_"
 _TOKEN = re.compile(_ONE)
 _NEXT = re.compile(rf"(?:[^\S\n]*\n?[^\S\n]*({_ONE}))?" * 2)  # none beyond an empty line
 _PLAIN = re.compile(r" ([a-z]+)(?![\w'’-])")
+_SURE = 50
 _CURRENCIES = frozenset("$€£¥₹")
 _AS_FEMININE = {
     form(word): form(new)
@@ -128,7 +129,10 @@ def _his_is_independent(tokens: Neighbours) -> bool:
     if ruled is not None:
         return ruled
     model = _model()
-    return _score(model.his, as_feminine(tokens), model.classes) > 0
+    score = _score(model.his, as_feminine(tokens), model.classes)
+    noun = tokens[2].isalpha() and tokens[2].lower() not in FUNCTION_WORDS
+    # But for "a friend of his", a word that may be its noun is most likely that.
+    return score > (_SURE if noun and tokens[1].lower() != "of" else 0)
 
 
 def forget_contexts() -> None:

@@ -59,7 +59,7 @@ reply scholarly silly supply tally ugly underbelly weekly worldly yearly
 # Never between a possessive and its noun.
 _NO_ATTRIBUTES = _words("""
 afraid alive alone anymore anywhere ashamed asleep awake aware elsewhere everywhere forever instead
-nowhere sometimes somewhere today together tomorrow tonight yesterday
+nowhere somewhere today together tomorrow tonight yesterday
 """)
 _ATTRIBUTES = _words("complete current entire full latest newest recent")
 
@@ -77,14 +77,15 @@ depend depends deserve deserves develop differ differs disappear disappears disc
 enables engage enjoy enjoys ensure establish evolve exist exists expire expires explain fell flew
 forgot gave get gets goes got grew grow happen happens identify improve include includes inspire
 involve involves knew know knows learn maintain navigate occur occurs overcome prove proves provide
-provides pursue realize receive recognize relate remember sang sat seem seemed seems sell sells
-shook speak speaks spoke stood succeed suffice suffices tend tends threw took understand
-understands varies vary went wore write writes wrote
+provides pursue realize receive recognize relate remember said sang sat says seem seemed seems sell
+sells shook speak speaks spoke stood succeed suffice suffices tend tends threw took understand
+understands varies vary went won wore write writes wrote
 """)
 _PRONOUN_VERB = re.compile("(?:he|i|it|she|that|there|they|we|what|who|you)['’][a-z]+")
 _CLITICS = _words("d ll ve")  # "his'll do"
 # Like words in -ed, verbs at the beginning: "His sold quickly."
-_PASTS = _words("cost held hit made paid ran rose sold won")
+_PASTS = _words("cost held hit made paid ran rose sold")
+_AFTER_VERBS = _DETERMINERS | _words("at by from in into on out to up with")
 _OPENINGS = frozenset(["", "that", *".!?"])
 
 # Verbs with "her" behind them, and what then tells that it is their object.
@@ -204,11 +205,16 @@ def his_by_rule(tokens: Neighbours) -> bool | None:
         return True
     if following.replace("’", "'") in _AUXILIARIES:
         return True
-    if following in _QUOTES and second in _CLITICS:
+    if following in _NO_ATTRIBUTES or (following in _QUOTES and second in _CLITICS):
         return True
     ends = not second or second in _STOPS
-    if previous in _OPENINGS and (ends or _is_adverb(second)) and _is_past(following):
-        return True  # His cleaned easily.
+    if _is_past(following) and (
+        (previous in _OPENINGS and (ends or _is_adverb(second)))  # His cleaned easily.
+        or (previous == "of" and (ends or second in _AFTER_VERBS))  # A friend of his won a prize.
+    ):
+        return True
+    if following == "all" and previous in _GIVES:
+        return False
     if ends and tokens[2].islower() and _is_adverb(following):
         return True
     if earlier == "him" and (previous in ("/", "|") or (previous == following == ",")):

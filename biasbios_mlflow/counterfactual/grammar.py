@@ -61,7 +61,7 @@ _NO_ATTRIBUTES = _words("""
 afraid alive alone anymore anywhere ashamed asleep awake aware elsewhere everywhere forever instead
 nowhere somewhere today together tomorrow tonight yesterday
 """)
-_ATTRIBUTES = _words("complete current entire full latest newest recent")
+_ATTRIBUTES = _words("complete current entire full latest newest recent undivided")
 
 _AUXILIARIES = frozenset(
     verb + ending
@@ -93,12 +93,15 @@ _BRINGS = _words("""
 accompanied accompany bring bringing brings brought carried carry drive drives driving drove escort
 escorted invite invited send sending sent take taken takes taking took walked
 """)
-_GIVES = _words("""
-bring bringing brings brought earn earned earning earns gained garnered gave give given gives
-giving granted landed offered secured win winning wins won
+_EARNS = _words("""
+earn earned earning earns gained garnered gave give gives giving granted landed secured win
+winning wins won
 """)
 _QUANTITIES = _words("countless enough many multiple numerous several")
-_PRAISE = _words("acclaim accolades attention fame praise recognition")
+_YEARS = _words("decades years")
+_TAKES = _words("cost take taken takes taking took")
+_PRAISE = _words("acclaim accolades fame praise recognition")
+_GIVES = _EARNS | _words("bring bringing brings brought given offered")
 _FEELINGS = _words("""
 comfort confidence courage fulfillment happiness headaches hope inspiration joy peace pleasure
 purpose satisfaction solace strength
@@ -110,9 +113,8 @@ _OFFICES = _words("""
 ambassador captain chair chairman chairwoman chancellor chief dean director governor head judge
 leader mayor president principal professor secretary senator vice
 """)
-_FINDS = _words("""
-catch caught find finding finds found keep keeping keeps kept leave leaves left spot spotted
-""")
+_KEEPS = _words("keep keeping keeps kept leave leaves left")
+_FINDS = _KEEPS | _words("catch caught find finding finds found spot spotted")
 _MAKES = _FINDS | _words("consider considered considers made make makes making render rendered")
 _STATES = _words("""
 accountable better braver brilliant calm caring curious easy energetic fit free funny grounded
@@ -127,6 +129,7 @@ finding footing growing handwriting lighting listing loving meaning missing offe
 painting posting rating reading recording remaining saying schooling setting training understanding
 upbringing wedding wording writing
 """)
+_PASTIMES = _words("drawing painting reading writing")  # as often participles as nouns
 
 
 def her_by_rule(tokens: Neighbours) -> bool | None:
@@ -168,13 +171,16 @@ def _her_behind_verb(previous: str, word: str, second: str) -> bool | None:
     found: bool | None = None
     if following in _ATTRIBUTES and second.isalpha() and second not in FUNCTION_WORDS:
         found = previous in _GIVES and second in _GRANTED  # see her full bio
+    elif second in _YEARS and (following in _QUANTITIES or following.isdigit()):
+        found = previous in _TAKES or previous in _EARNS
     elif following == "most":
         found = True if ends or second in FUNCTION_WORDS else None
     elif ends and word.islower() and _is_adverb(following):
         found = True
     elif previous in _GIVES:
+        earned = previous in _EARNS and (following in _QUANTITIES or second in _PRAISE)
         given = following in _FEELINGS and (ends or second in _AUXILIARIES)
-        found = True if given or following in _QUANTITIES or second in _PRAISE else None
+        found = earned or given or None
     elif previous in _HELPS:
         # let her work speak; helped her land a job
         found = False if second in _VERBS else second in _DETERMINERS or None
@@ -183,7 +189,12 @@ def _her_behind_verb(previous: str, word: str, second: str) -> bool | None:
     elif previous in _BRINGS:
         found = following == "home" or None
     elif previous in _FINDS and following.endswith("ing") and len(following) > 5:
-        found = following not in _NO_PARTICIPLES
+        if following in _NO_PARTICIPLES:
+            found = following in _PASTIMES and ends
+        elif ends or second in FUNCTION_WORDS:
+            found = True
+        elif previous in _KEEPS and second.isalpha():
+            found = False  # left her nursing career
     elif previous in _MAKES:
         state = following in _STATES and (ends or second in _ANOTHER)
         found = state or (ends and following.endswith(_STATE_ENDINGS)) or None

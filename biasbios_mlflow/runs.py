@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mlflow.models import EvaluationResult
 
-__all__ = ["RunComparison", "compare_runs", "outcomes_at", "outcomes_of", "plot_comparison"]
+__all__ = [
+    "RunComparison",
+    "compare_runs",
+    "outcomes_at",
+    "outcomes_of",
+    "plot_comparison",
+    "summary_at",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +171,27 @@ def outcomes_at(uri: str) -> Outcomes:
         return read_outcomes(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
 
 
+def summary_at(run_id: str, folder: str = "biasbios") -> Mapping[str, Any]:
+    """Return the summary.json of an evaluation.
+
+    Raises
+    ------
+    FileNotFoundError
+        When the run holds none there.
+    MlflowException
+        When the run cannot be read.
+    """
+    import mlflow
+    from mlflow import MlflowClient
+
+    path = f"{folder}/summary.json"
+    # Looked for first: older clients try for minutes to download what is not there.
+    if path not in {file.path for file in MlflowClient().list_artifacts(run_id, folder)}:
+        raise FileNotFoundError(f"runs:/{run_id}/{path}")
+    summary: Mapping[str, Any] = mlflow.artifacts.load_dict(f"runs:/{run_id}/{path}")
+    return summary
+
+
 def _read(one: str | EvaluationResult | Scores) -> tuple[str, Mapping[str, Any], Outcomes | Scores]:
     """Return the name of a model, its scores and its rows."""
     if isinstance(one, Scores):
@@ -183,19 +211,12 @@ def _read(one: str | EvaluationResult | Scores) -> tuple[str, Mapping[str, Any],
 
 
 def _read_run(run: str) -> tuple[str, Mapping[str, Any], Outcomes]:
-    import mlflow
-    from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
     run_id, _, rest = run.strip("/").partition("/")
     folder = (rest if rest.startswith("biasbios") else f"biasbios/{rest}").rstrip("/")
-    where = f"runs:/{run_id}/{folder}"
     try:
-        # Looked for first: older clients try for minutes to download what is not there.
-        listed = {file.path for file in MlflowClient().list_artifacts(run_id, folder)}
-        if f"{folder}/summary.json" not in listed:
-            raise FileNotFoundError(f"{where}/summary.json")
-        summary = mlflow.artifacts.load_dict(f"{where}/summary.json")
+        summary = summary_at(run_id, folder)
     except (MlflowException, OSError) as error:
         raise invalid(
             f"run {run!r}",
@@ -210,7 +231,8 @@ def _read_run(run: str) -> tuple[str, Mapping[str, Any], Outcomes]:
             expected="one that kept its predictions: models are compared bio by bio",
             fix="evaluate again with log_predictions at its default",
         )
-    return _name(summary), summary["scores"], outcomes_at(f"{where}/predictions.parquet")
+    rows = outcomes_at(f"runs:/{run_id}/{folder}/predictions.parquet")
+    return _name(summary), summary["scores"], rows
 
 
 def _name(summary: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """What "her" and "his" are, by the words around them.
 
 "her" stands for "him" (object) or "his" (possessive), "his" for "her" (before its noun) or "hers"
-(alone). A few rules hold whatever the words mean; everything else is a linear model over the two
+(alone). Rules of grammar decide what they can (`grammar`); the rest is a linear model over the two
 words before and the two after. Its weights were learned offline by ``benchmarks/train_swap.py``
 and are whole numbers, so a decision is the same on every machine.
 """
@@ -41,7 +41,7 @@ _ONE = r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+(?:[.,]\d+)*|[^\w\s]|_"
 _TOKEN = re.compile(_ONE)
 _NEXT = re.compile(rf"(?:[^\S\n]*\n?[^\S\n]*({_ONE}))?" * 2)  # none beyond an empty line
 _PLAIN = re.compile(r" ([a-z]+)(?![\w'’-])")
-_SURE = 50
+_SURE = 50  # score that a "his" before what may be its noun needs, to stand alone
 _CURRENCIES = frozenset("$€£¥₹")
 _AS_FEMININE = {
     form(word): form(new)

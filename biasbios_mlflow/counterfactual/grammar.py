@@ -1,4 +1,4 @@
-"""Rules for "her" and "his" that hold whatever the other words mean, and the words they go by.
+"""Rules of grammar for "her" and "his", and the words they go by.
 
 Every rule looks at the two tokens before the pronoun and the two behind it; where none applies, the
 learned model decides (`biasbios_mlflow.counterfactual.context`).

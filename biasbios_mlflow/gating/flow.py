@@ -14,7 +14,7 @@ from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.gating.decision import Measured, RuleVerdict, decide
 from biasbios_mlflow.gating.policy import GatePolicy
 from biasbios_mlflow.gating.promotion import AliasMovedError, alias_target, move_alias, turn
-from biasbios_mlflow.runs import outcomes_at, outcomes_of
+from biasbios_mlflow.runs import outcomes_at, outcomes_of, summary_at
 from biasbios_mlflow.scoring import Comparison, Outcomes, compare
 
 if TYPE_CHECKING:
@@ -303,15 +303,12 @@ class _Registry:
 
         Model, data, configuration and versions of all packages must be the same.
         """
-        import mlflow
-
         described = self._client.get_model_version(self.name, version)
         run_id = described.tags.get(f"{_TAG}.run_id")
         if run_id is None:
             return None
-        folder = f"runs:/{run_id}/biasbios"
         try:
-            stored = mlflow.artifacts.load_dict(f"{folder}/summary.json")
+            stored = summary_at(run_id)
             same = (
                 stored["model"]["uri"] == f"models:/{self.name}/{version}"
                 and described.source == f"models:/{stored['model']['model_id']}"
@@ -319,7 +316,7 @@ class _Registry:
                 and stored["versions"] == summary["versions"]
                 and _comparable(stored["config"]) == _comparable(summary["config"])
             )
-            return outcomes_at(f"{folder}/predictions.parquet") if same else None
+            return outcomes_at(f"runs:/{run_id}/biasbios/predictions.parquet") if same else None
         except (MlflowException, KeyError, TypeError, OSError) as error:
             _logger.info("The champion is evaluated anew: %s", error)
             return None

@@ -104,11 +104,11 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     )
     encoder: str | Callable[..., Any] | None = pydantic.Field(
         None,
-        description="for models that eat vectors: model URI, sentence-transformers or Hugging Face "
-        "name or path, or a callable from texts to a matrix",
+        description="for models that take vectors: model URI, sentence-transformers or Hugging "
+        "Face name or path, or a callable from texts to a matrix",
     )
     features: str | None = pydantic.Field(
-        None, description="for models that eat vectors: column with one vector a bio"
+        None, description="for models that take vectors: column with one vector a bio"
     )
     counterfactual_features: str | None = pydantic.Field(
         None, description="column with the vectors of the swapped bios"
@@ -120,7 +120,9 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         "auto", description="precision of a transformers model; auto is its own"
     )
     max_length: int | None = pydantic.Field(
-        None, ge=1, description="tokens after which a bio is cut; by default the model's limit"
+        None,
+        ge=1,
+        description="of an encoder: tokens after which a bio is cut; by default its limit",
     )
     token_budget: int | None = pydantic.Field(
         None, ge=1, description="tokens in a batch, padding counted; by default by the device"

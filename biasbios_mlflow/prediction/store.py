@@ -23,7 +23,7 @@ __all__ = ["WindowStore", "read_sealed", "write_sealed"]
 
 _logger = logging.getLogger(__name__)
 
-_FORMAT = b"biasbios window 1\n"
+_FORMAT = b"biasbios window 2\n"
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -138,11 +138,12 @@ class WindowStore:
 
             original = predictions("")
             assert original is not None
-            return PredictedPair(original, predictions("counterfactual_"), arrays.get("changed"))
+            changed = arrays.get("changed")
+            return PredictedPair(original, predictions("counterfactual_"), changed, about["cut"])
 
     def save(self, key: str, reader: OutputReader, pair: PredictedPair) -> None:
         """Keep the predictions for a window."""
-        about = {"key": key, "names": reader.names, "reader": reader.state()}
+        about = {"key": key, "names": reader.names, "reader": reader.state(), "cut": pair.cut}
         arrays: dict[str, npt.NDArray[Any]] = {"about": np.array(json.dumps(about))}
         for prefix, part in (("", pair.original), ("counterfactual_", pair.counterfactual)):
             if part is None:

@@ -245,7 +245,13 @@ def evaluate_frame(
     findings = replace(total.result.findings, repeated=repeated)
     result = replace(total.result, findings=findings)
     return conclude(
-        result, reader, config, watch, path=f"{total.path} on Spark", missing=whole.missing
+        result,
+        reader,
+        config,
+        watch,
+        path=f"{total.path} on Spark",
+        missing=whole.missing,
+        told=total.told,
     )
 
 

@@ -13,15 +13,15 @@ from mlflow.exceptions import MlflowException
 from scipy.special import softmax
 
 from biasbios_mlflow.bios.occupations import OCCUPATIONS, Labels
-from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
+from biasbios_mlflow.prediction.outputs import OutputReader, Predictions, Returns
 
 THREE = ("nurse", "poet", "yoga_teacher")
 MATRIX = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.5, 0.2], [0.25, 0.35, 0.4]])
 CODES = [0, 2, 1, 2]
 
 
-def reader(**options: Any) -> OutputReader:
-    return OutputReader(Labels(THREE, ids=True), **options)
+def reader(**known: Any) -> OutputReader:
+    return OutputReader(Labels(THREE, ids=True), returns=Returns(**known))
 
 
 def names(predictions: Predictions, of: OutputReader) -> list[str]:
@@ -147,7 +147,7 @@ def test_classes_that_the_model_lacks_have_probability_0() -> None:
 
 
 def test_ids_are_positions_in_the_classes_of_the_model() -> None:
-    read = OutputReader(Labels(THREE), classes=["yoga_teacher", "poet", "nurse"])
+    read = OutputReader(Labels(THREE), returns=Returns(classes=["yoga_teacher", "poet", "nurse"]))
     assert names(read.read([0, 1, "LABEL_2"], 3), read) == ["yoga_teacher", "poet", "nurse"]
 
 
@@ -238,11 +238,11 @@ def test_ids_of_another_label_set_are_refused() -> None:
     labels = Labels(OCCUPATIONS, ids=True)
     for classes in (list(range(20)), [f"LABEL_{i}" for i in range(20)]):
         with pytest.raises(MlflowException, match="label_names") as error:
-            OutputReader(labels, classes=classes, ids_known=False)
+            OutputReader(labels, returns=Returns(classes=classes), ids_known=False)
         assert "19" in str(error.value)
         assert "yoga_teacher" in str(error.value)
-        assert OutputReader(labels, classes=classes).labels is labels
-    whole = OutputReader(labels, classes=list(range(28)), ids_known=False)
+        assert OutputReader(labels, returns=Returns(classes=classes)).labels is labels
+    whole = OutputReader(labels, returns=Returns(classes=list(range(28))), ids_known=False)
     assert names(whole.read(np.eye(28), 28), whole) == list(OCCUPATIONS)
 
 

@@ -17,9 +17,13 @@ _OPTIONS_OF_MLFLOW = frozenset(
     {
         "average",
         "col_mapping",
+        "eval_results_mode",
+        "eval_results_path",
         "explainability_algorithm",
         "explainability_kernel_link",
         "explainability_nsamples",
+        "ignore_exceptions",
+        "label_list",
         "log_explainer",
         "log_model_explainability",
         "max_classes_for_multiclass_roc_pr",
@@ -154,6 +158,13 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     )
     log_texts: bool = pydantic.Field(True, description="false: no text leaves the process")
 
+    @pydantic.field_validator("n_jobs")
+    @classmethod
+    def _no_zero_processes(cls, n_jobs: int) -> int:
+        if n_jobs == 0:
+            raise ValueError("a number of processes from 1 on, or -1 for all cores")
+        return n_jobs
+
     @pydantic.field_serializer("encoder")
     def _name_encoder(self, encoder: str | Callable[..., Any] | None) -> str | None:
         if encoder is None or isinstance(encoder, str):
@@ -174,6 +185,17 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
             return cls.model_validate(options)
         except pydantic.ValidationError as error:
             raise from_validation("evaluator_config", error, cls) from error
+
+    @staticmethod
+    def options_of_mlflow(options: Mapping[str, Any] | None) -> list[str]:
+        """Return the options that only MLflow's own evaluators read.
+
+        Examples
+        --------
+        >>> EvaluationConfig.options_of_mlflow({"pos_label": 1, "seed": 1})
+        ['pos_label']
+        """
+        return sorted(set(options or ()) & _OPTIONS_OF_MLFLOW)
 
     @classmethod
     def names_own_option(cls, options: Mapping[str, Any] | None) -> bool:

@@ -68,11 +68,21 @@ class BiasBiosEvaluator(ModelEvaluator):
         MlflowException
             At every error a user can mend.
         """
+        alone = _is_only_evaluator()
         asked_for = (
-            model_type == MODEL_TYPE
-            or EvaluationConfig.names_own_option(evaluator_config)
-            or _is_only_evaluator()
+            model_type == MODEL_TYPE or EvaluationConfig.names_own_option(evaluator_config) or alone
         )
+        if alone:
+            _refuse_for_others(
+                {
+                    "extra_metrics": extra_metrics,
+                    "custom_artifacts": custom_artifacts,
+                    **{
+                        f"evaluator_config.{name}": (evaluator_config or {})[name]
+                        for name in EvaluationConfig.options_of_mlflow(evaluator_config)
+                    },
+                }
+            )
         mistake: MlflowException | None = None
         try:
             config = EvaluationConfig.parse(evaluator_config)
@@ -166,6 +176,19 @@ def _checks(config: EvaluationConfig) -> dict[str, Any]:
 def _as_column(values: Any) -> Any:
     """Return values as something a frame takes for one column, whatever the cells hold."""
     return as_objects(values) if np.ndim(values) != 1 or values.dtype == object else values
+
+
+def _refuse_for_others(options: Mapping[str, Any]) -> None:
+    """Raise at an option of MLflow's own evaluators, of which none is there to heed it."""
+    for name, value in options.items():
+        if value is not None:
+            raise invalid(
+                name,
+                found="an option of MLflow's own evaluators, and biasbios as the only evaluator",
+                expected="no such option, which would change nothing",
+                fix=f"leave it out, or add MLflow's: evaluators=['default', 'biasbios'] ({name} "
+                "is heeded by 'default')",
+            )
 
 
 def _is_only_evaluator() -> bool:

@@ -290,7 +290,7 @@ def _evaluate_anew(
     try:
         return _evaluate(bios, predictor, returns, config, told)
     except FastPathError as dropped:
-        own, cause = predictor.reference, dropped.__cause__
+        own, cause = dropped.instead or predictor.reference, dropped.__cause__
         assert own is not None
         told = (*told, dropped.told())
         _logger.warning("biasbios: %s Starting anew.", told[-1])

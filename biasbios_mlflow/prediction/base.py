@@ -17,10 +17,24 @@ __all__ = ["FastPathError", "Predictor", "Variants", "copies_of", "text_variants
 
 
 class FastPathError(Exception):
-    """A fast path failed, or does not give what the model's own ``predict`` gives."""
+    """A fast path failed, or does not give what the model's own ``predict`` gives.
+
+    Parameters
+    ----------
+    message : str
+        What was found.
+    instead : Predictor, optional
+        What to use, where the model's own ``predict`` is not needed.
+    """
+
+    def __init__(self, message: str, *, instead: Predictor | None = None) -> None:
+        super().__init__(message)
+        self.instead = instead
 
     def told(self) -> str:
         """Return what stays in the summary."""
+        if self.instead is not None:
+            return f"{self}."
         return f"{self}: what is deployed is predict, so that all bios were predicted by it."
 
 

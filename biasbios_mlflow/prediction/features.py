@@ -133,8 +133,7 @@ class Encoder:
     name : str
         What it is, for the log.
     encode : callable
-        From a list of n str to an array of shape (n, d), or to a pair of it and an array of bool of
-        shape (n,) that says which texts were cut.
+        From a list of n str to an array of shape (n, d).
     session : callable, optional
         Gives a context manager that keeps a model on its device.
     options : frozenset of str, optional
@@ -186,11 +185,10 @@ class Encoder:
         MlflowException
             When the encoder does not return one vector of finite numbers a text.
         """
-        output = self._encode(list(texts))
-        cut = None
-        if isinstance(output, _Encoded):
-            output, cut = output.vectors, output.cut
-        matrix = _as_matrix(output)
+        encoded = self._encode(list(texts))
+        known = isinstance(encoded, _Encoded)
+        cut: npt.NDArray[np.bool_] | None = encoded.cut if known else None
+        matrix = _as_matrix(encoded.vectors if known else encoded)
         if matrix is None or matrix.shape[0] != len(texts):
             found = "no matrix of numbers" if matrix is None else f"shape {matrix.shape}"
             raise invalid(

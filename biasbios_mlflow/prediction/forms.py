@@ -46,8 +46,16 @@ def _as_array(inputs: ModelInputs) -> object:
     return np.array(inputs.texts, dtype=object)
 
 
+def _as_strings(inputs: ModelInputs) -> object:
+    return np.array(inputs.texts, dtype=str)
+
+
 def _as_column(inputs: ModelInputs) -> object:
     return np.array(inputs.texts, dtype=object)[:, None]
+
+
+def _as_string_column(inputs: ModelInputs) -> object:
+    return np.array(inputs.texts, dtype=str)[:, None]
 
 
 def _as_matrix(inputs: ModelInputs) -> object:
@@ -77,7 +85,9 @@ def text_forms(schema: Any) -> list[Form]:
         return [_as_frame, _as_text_frame, _as_list, _as_array]
     if schema.is_tensor_spec():
         wide = len(schema.inputs[0].shape) == 2
-        return [_as_column, _as_array] if wide else [_as_array, _as_list]
+        if wide:
+            return [_as_column, _as_string_column]
+        return [_as_strings, _as_array, _as_list]
     if not schema.has_input_names():
         return [_as_list, _as_text_frame, _as_array]
     required = [str(name) for name in schema.required_input_names()]

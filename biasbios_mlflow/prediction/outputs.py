@@ -103,7 +103,7 @@ class Predictions:
         return Predictions(self.codes[rows], matrix)
 
 
-class ReadOtherwise(MlflowException):  # type: ignore[misc]
+class ReadOtherwise(MlflowException):
     """What was read so far was taken for another kind of numbers than it turned out to be.
 
     Attributes
@@ -461,7 +461,7 @@ class OutputReader:
             if all(_are_dicts(frame[name]) for name in names):
                 return _Content(as_objects(frame.to_numpy().tolist()))
             raise self._unreadable(f"a frame with the columns {names}")
-        positions = names == list(range(len(names)))
+        positions = list(frame.columns) == [*range(len(names))]
         matrix = frame.to_numpy(dtype=np.float64, na_value=np.nan)
         return _Content(matrix=matrix, names=None if positions else tuple(names))
 

@@ -107,8 +107,14 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor:
 
 def _find_model(model: Any, config: EvaluationConfig) -> Predictor:
     features = find_features(config)
-    kind = ServedPredictor if ServedPredictor.serves(model) else PyfuncPredictor
-    own = kind(model, returns=_known_returns(model, config), features=features is not None)
+    returns = _known_returns(model, config)
+    takes = {"returns": returns, "features": features is not None}
+    own: PyfuncPredictor
+    if ServedPredictor.serves(model):
+        own = ServedPredictor(model, **takes)
+    else:
+        forms = sklearn.unsigned_forms(model, features=features is not None)
+        own = PyfuncPredictor(model, **takes, forms=forms)
     fast: Predictor | None = None
     if config.prediction == "auto" and config.predictions is None:
         fast = SklearnPredictor.of(model, features=features is not None, reference=own)
@@ -245,7 +251,7 @@ def predict_pair(
 def _outputs(predictor: Predictor, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
     try:
         yield from predictor.predict(inputs)
-    except MlflowException:
+    except (FastPathError, MlflowException):
         raise
     except Exception as error:
         if predictor.reference is None:

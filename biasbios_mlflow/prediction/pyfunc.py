@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from biasbios_mlflow.prediction.base import Predictor
-from biasbios_mlflow.prediction.forms import InputForms, feature_forms, input_schema, text_forms
+from biasbios_mlflow.prediction.forms import (
+    Form,
+    InputForms,
+    feature_forms,
+    input_schema,
+    text_forms,
+)
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Returns
 
@@ -36,17 +42,26 @@ class PyfuncPredictor(Predictor):
         What is known of its outputs.
     features : bool, default=False
         Whether it takes vectors instead of texts.
+    forms : sequence of callable, optional
+        The forms of its inputs to try, where more than its signature is known.
     """
 
     options = frozenset({"predictions"})
 
     def __init__(
-        self, model: Any, *, returns: Returns | None = None, features: bool = False
+        self,
+        model: Any,
+        *,
+        returns: Returns | None = None,
+        features: bool = False,
+        forms: Sequence[Form] | None = None,
     ) -> None:
         self.path = "pyfunc.predict"
         self.returns = returns or Returns()
         self._predict: Callable[[Any], Any] = model.predict
-        self._forms = InputForms((feature_forms if features else text_forms)(input_schema(model)))
+        if forms is None:
+            forms = (feature_forms if features else text_forms)(input_schema(model))
+        self._forms = InputForms(forms)
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[slice, object]]:
         """Yield the model's output for all rows at once."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.prediction.base import Predictor
-from biasbios_mlflow.prediction.forms import InputForms, estimator_forms
+from biasbios_mlflow.prediction.base import FastPathError, Predictor
+from biasbios_mlflow.prediction.forms import Form, InputForms, estimator_forms, input_schema
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Kind, Output, Returns
 
-__all__ = ["SklearnPredictor", "known_returns"]
+__all__ = ["SklearnPredictor", "known_returns", "unsigned_forms"]
 
 _LIBRARY = "sklearn."
 
@@ -103,7 +105,25 @@ class SklearnPredictor(Predictor):
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[slice, object]]:
         """Yield labels and scores of all rows at once."""
-        yield slice(None), self._forms.call(self._call, inputs)
+        output = self._forms.call(self._call, inputs)
+        if self._method == "decision_function" and not _are_of_classes(
+            output, self.returns.classes
+        ):
+            raise FastPathError(
+                "the largest margin of decision_function is not what predict returns, so that "
+                "there are no probabilities",
+                instead=self._without_scores(),
+            )
+        yield slice(None), output
+
+    def _without_scores(self) -> SklearnPredictor:
+        plain = copy.copy(self)
+        plain._method = None
+        plain.path = "sklearn.predict"
+        plain.returns = replace(
+            self.returns, kind="labels", no_probabilities="the model's margins are not its labels'"
+        )
+        return plain
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the model's own ``predict`` behind: other processes call this one only."""
@@ -119,8 +139,6 @@ class SklearnPredictor(Predictor):
         if self._method == "decision_function" and scores.ndim == 1:
             # Two classes come as one margin; as logits it stands against 0.
             scores = np.column_stack([np.zeros(len(scores)), scores])
-        if self._method == "decision_function":
-            _check_margins(self._final, scores, labels)
         return _Rows(labels, scores)
 
 
@@ -157,6 +175,25 @@ def known_returns(model: Any) -> Returns:
         "decision_function": "logits",
     }
     return Returns(kind=kinds.get(predict_fn), classes=_classes(estimator))
+
+
+def unsigned_forms(model: Any, *, features: bool) -> list[Form] | None:
+    """Return the forms to try for the own ``predict`` of a model without a signature.
+
+    pyfunc then hands over what it is given, so that the estimator decides. A frame comes last:
+    some estimators take its columns for bios and answer all the same.
+
+    Parameters
+    ----------
+    model : mlflow.pyfunc.PyFuncModel
+        Of any flavor; None for others, and for models with a signature.
+    features : bool
+        Whether it takes vectors instead of texts.
+    """
+    estimator = _raw(model)
+    if estimator is None or input_schema(model) is not None:
+        return None
+    return estimator_forms(estimator, None, features=features)
 
 
 def _raw(model: Any) -> Any:
@@ -208,6 +245,9 @@ def _score_method(final: Any) -> tuple[str | None, str | None]:
         return None, "the model returns only labels"
     if getattr(final, "decision_function_shape", None) == "ovo":
         return None, "the model's margins belong to pairs of classes"
+    if getattr(final, "break_ties", True) is False and len(getattr(final, "classes_", ())) > 2:
+        # libsvm lets pairs of classes vote; the margins break ties between votes only if told to.
+        return None, "the model's margins do not decide its labels (break_ties=False)"
     return "decision_function", None
 
 
@@ -225,14 +265,14 @@ def _classes(estimator: Any) -> list[Any] | None:
     return list(classes)
 
 
-def _check_margins(final: Any, scores: Any, labels: Any) -> None:
-    """Raise where the largest margins are not the labels: then they are no scores of classes."""
-    classes = getattr(final, "classes_", None)
-    if scores.ndim != 2 or classes is None or scores.shape[1] != len(classes):
-        raise ValueError(f"decision_function returns margins of shape {scores.shape}")
+def _are_of_classes(output: Output, classes: Sequence[Any] | None) -> bool:
+    """Tell margins of classes, the largest of which is the label, from any others."""
+    scores = np.asarray(output.scores)
+    if classes is None or scores.ndim != 2 or scores.shape[1] != len(classes):
+        return False
     largest = np.asarray(classes)[scores.argmax(axis=1)]
-    differ = np.flatnonzero(largest != np.asarray(labels))
-    if len(differ):
-        top = np.sort(scores[differ], axis=1)[:, -2:]
-        if (top[:, 1] - top[:, 0] > 1e-9 * np.abs(top).max(initial=1.0)).any():
-            raise ValueError("the largest margin of decision_function is not what predict returns")
+    differ = np.flatnonzero(largest != np.asarray(output.labels))
+    if len(differ) == 0:
+        return True
+    second, first = np.partition(scores[differ], -2, axis=1)[:, -2:].T
+    return bool((first - second <= 1e-9 * np.abs(first)).all())

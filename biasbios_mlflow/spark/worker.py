@@ -325,9 +325,9 @@ class Task:
         try:
             return self._tried(predictor, bios, told)
         except FastPathError as dropped:
-            assert predictor.reference is not None
-            told = (dropped.told(),)
-            return self._tried(predictor.reference, bios, told)
+            instead = dropped.instead or predictor.reference
+            assert instead is not None
+            return self._tried(instead, bios, (dropped.told(),))
 
     def _tried(self, predictor: Predictor, bios: Bios, told: tuple[str, ...]) -> Ready:
         """Let the model predict the first bios, which tells how its output is to be read."""

@@ -204,8 +204,8 @@ def test_out_of_memory_with_a_single_bio_is_an_error(
         run(bert, few, token_budget=100)
 
 
-def test_both_variants_are_cut_at_the_same_token(bert_all_uri: str, few: pd.DataFrame) -> None:
-    bert = load(bert_all_uri, truncation=True, max_length=4)
+def test_both_variants_are_cut_at_the_same_token(bert: Any, few: pd.DataFrame) -> None:
+    bert.get_raw_model()._preprocess_params.update(truncation=True, max_length=4)
     widths = []
     hook = bert.get_raw_model().model.register_forward_pre_hook(
         lambda module, args, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.errors import invalid
@@ -15,10 +17,12 @@ from biasbios_mlflow.scoring.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from mlflow import MlflowClient
     from mlflow.models import EvaluationResult
 
 __all__ = [
     "RunComparison",
+    "artifact_bytes",
     "compare_runs",
     "outcomes_at",
     "outcomes_of",
@@ -171,6 +175,21 @@ def outcomes_at(uri: str) -> Outcomes:
         return read_outcomes(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
 
 
+def artifact_bytes(client: MlflowClient, run_id: str, path: str) -> bytes | None:
+    """Return the content of an artifact of a run, None where there is none.
+
+    Raises
+    ------
+    MlflowException
+        When the run cannot be read.
+    """
+    # Looked for first: older clients try for minutes to download what is not there.
+    if path not in {file.path for file in client.list_artifacts(run_id, str(Path(path).parent))}:
+        return None
+    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
+        return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
+
+
 def summary_at(run_id: str, folder: str = "biasbios") -> Mapping[str, Any]:
     """Return the summary.json of an evaluation.
 
@@ -181,14 +200,13 @@ def summary_at(run_id: str, folder: str = "biasbios") -> Mapping[str, Any]:
     MlflowException
         When the run cannot be read.
     """
-    import mlflow
     from mlflow import MlflowClient
 
     path = f"{folder}/summary.json"
-    # Looked for first: older clients try for minutes to download what is not there.
-    if path not in {file.path for file in MlflowClient().list_artifacts(run_id, folder)}:
+    content = artifact_bytes(MlflowClient(), run_id, path)
+    if content is None:
         raise FileNotFoundError(f"runs:/{run_id}/{path}")
-    summary: Mapping[str, Any] = mlflow.artifacts.load_dict(f"runs:/{run_id}/{path}")
+    summary: Mapping[str, Any] = json.loads(content)
     return summary
 
 
@@ -217,7 +235,7 @@ def _read_run(run: str) -> tuple[str, Mapping[str, Any], Outcomes]:
     folder = (rest if rest.startswith("biasbios") else f"biasbios/{rest}").rstrip("/")
     try:
         summary = summary_at(run_id, folder)
-    except (MlflowException, OSError) as error:
+    except (MlflowException, OSError, ValueError) as error:
         raise invalid(
             f"run {run!r}",
             found="no evaluation by biasbios in it",

@@ -71,7 +71,7 @@ def main() -> None:
 def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add one option for each option of the evaluator."""
     for name, field in reversed(EvaluationConfig.model_fields.items()):
-        if name in {"model_uri", "gender_values"}:
+        if name in {"gender_values", "loaded_with", "model_uri"}:
             continue
         kinds: list[Any] = list(get_args(field.annotation) or (field.annotation,))
         settings: dict[str, Any] = {"default": None, "help": field.description}

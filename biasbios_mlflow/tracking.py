@@ -17,10 +17,9 @@ from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH
 
 from biasbios_mlflow.pipeline import Evaluation
+from biasbios_mlflow.rows import SUMMARY_FILE
 
 __all__ = ["describe_model", "log_evaluation", "metric_names"]
-
-_SUMMARY = "summary.json"
 
 _FOLDER = "biasbios"
 _TAG_LIMIT = 5000  # of MLflow's older stores; newer ones take 8,000
@@ -180,7 +179,9 @@ def _free_folder(client: MlflowClient, run_id: str, prefix: str) -> str:
     """
     wanted = f"{_FOLDER}/{prefix}" if prefix else _FOLDER
     folder, number = wanted, 2
-    while any(Path(item.path).name == _SUMMARY for item in client.list_artifacts(run_id, folder)):
+    while any(
+        Path(item.path).name == SUMMARY_FILE for item in client.list_artifacts(run_id, folder)
+    ):
         folder, number = f"{wanted}-{number}", number + 1
     return folder
 

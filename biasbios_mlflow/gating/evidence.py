@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from biasbios_mlflow.rows import SUMMARY_FILE
 from biasbios_mlflow.runs import artifact_bytes
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def evidence_of(client: MlflowClient, version: ModelVersion) -> Evidence | None:
     )
     try:
         told = replace(told, **_told(version.tags))
-    except (ValueError, TypeError, AttributeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return replace(told, faults=(f"the tag {EVIDENCE_TAG} is not what a gate writes",))
     return replace(told, faults=tuple(_faults(client, told, version)))
 
@@ -192,7 +193,7 @@ def _faults(client: MlflowClient, told: Evidence, version: ModelVersion) -> Iter
         yield missing
         return
     files = {}
-    for name in (GATE_FILE, "summary.json"):
+    for name in (GATE_FILE, SUMMARY_FILE):
         content = artifact_bytes(client, told.run_id, f"{told.folder}/{name}")
         if content is None:
             yield f"{name} is not in run {told.run_id}"
@@ -207,8 +208,8 @@ def _faults(client: MlflowClient, told: Evidence, version: ModelVersion) -> Iter
     try:
         if GATE_FILE in files:
             yield from _differences_to_gate(told, files[GATE_FILE])
-        if "summary.json" in files:
-            yield from _differences_to_summary(told, files["summary.json"], version)
+        if SUMMARY_FILE in files:
+            yield from _differences_to_summary(told, files[SUMMARY_FILE], version)
     except (AttributeError, KeyError, TypeError) as error:
         yield f"the files of the run are not what a gate writes ({type(error).__name__}: {error})"
 

@@ -316,7 +316,11 @@ class _Registry:
                 and stored["versions"] == summary["versions"]
                 and _comparable(stored["config"]) == _comparable(summary["config"])
             )
-            return outcomes_at(f"runs:/{run_id}/biasbios/predictions.parquet") if same else None
+            return (
+                outcomes_at(f"runs:/{run_id}/biasbios/predictions.parquet", stored)
+                if same
+                else None
+            )
         except (MlflowException, KeyError, TypeError, OSError) as error:
             _logger.info("The champion is evaluated anew: %s", error)
             return None

@@ -49,6 +49,7 @@ __all__ = [
     "Stopwatch",
     "WindowResult",
     "conclude",
+    "data_hash",
     "evaluate_bios",
     "evaluate_window",
     "output_reader",
@@ -56,6 +57,9 @@ __all__ = [
 ]
 
 _logger = logging.getLogger(__name__)
+
+_LOW_COVERAGE = 0.5
+"""With fewer bios changed, metrics of the swapped copies are doubtful."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,6 +357,14 @@ def evaluate_bios(
     return evaluation
 
 
+def data_hash(bios: Bios | BiosStream, config: EvaluationConfig) -> str:
+    """Return the hash over all rows as an evaluation states it, without predicting any."""
+    total = RowHash()
+    for window in bios.windows(config.window_size):
+        total += window.hash()
+    return total.hexdigest()
+
+
 def conclude(
     result: WindowResult,
     reader: OutputReader,
@@ -400,7 +412,7 @@ def conclude(
             seed=config.seed,
             min_cell=config.min_cell,
         )
-    doubts = [suspect_label_order(confusion, result.counts.labels)]
+    doubts = [suspect_label_order(confusion, result.counts.labels), _few_swapped(scores)]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
     for warning in warnings:
         _logger.warning("biasbios: %s", warning)
@@ -523,6 +535,16 @@ def _confusion(counts: Counts) -> npt.NDArray[np.int64]:
     at = (columns["occupations"][known], columns["predictions"][known])
     np.add.at(confusion, at, counts.bios[known])
     return confusion
+
+
+def _few_swapped(scores: Scores) -> str | None:
+    coverage = scores.metrics.get("swap_coverage", 1.0)
+    if coverage >= _LOW_COVERAGE:
+        return None
+    return (
+        f"the swap changed {coverage:.0%} of the bios: ctf and prediction_consistency say little "
+        "about the others"
+    )
 
 
 def _with_reason(scores: Scores, no_probabilities: str | None) -> Scores:

@@ -59,6 +59,8 @@ class Evidence:
         SHA-256 of each file by its name; empty in evidence of earlier versions of this package.
     faults : tuple of str
         Why it does not hold: what is missing, or does not agree.
+    summary : mapping
+        The content of ``summary.json``, empty where it is missing or was changed.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Evidence:
     folder: str = "biasbios"
     files: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    summary: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def holds(self) -> bool:
@@ -163,7 +166,9 @@ def evidence_of(client: MlflowClient, version: ModelVersion) -> Evidence | None:
         told = replace(told, **_told(version.tags))
     except (AttributeError, KeyError, TypeError, ValueError):
         return replace(told, faults=(f"the tag {EVIDENCE_TAG} is not what a gate writes",))
-    return replace(told, faults=tuple(_faults(client, told, version)))
+    files: dict[str, Any] = {}
+    faults = tuple(_faults(client, told, version, files))
+    return replace(told, faults=faults, summary=files.get(SUMMARY_FILE, {}))
 
 
 def _told(tags: Mapping[str, str]) -> dict[str, Any]:
@@ -183,8 +188,10 @@ def _told(tags: Mapping[str, str]) -> dict[str, Any]:
     return {name: tags.get(f"{VERDICT_TAG}.{name}") for name in _OLD_TAGS}
 
 
-def _faults(client: MlflowClient, told: Evidence, version: ModelVersion) -> Iterator[str]:
-    """Yield what is missing or does not agree."""
+def _faults(
+    client: MlflowClient, told: Evidence, version: ModelVersion, files: dict[str, Any]
+) -> Iterator[str]:
+    """Yield what is missing or does not agree; fill in the content of the files that are sound."""
     if told.run_id is None:
         yield "no run is named"
         return
@@ -192,7 +199,6 @@ def _faults(client: MlflowClient, told: Evidence, version: ModelVersion) -> Iter
     if missing is not None:
         yield missing
         return
-    files = {}
     for name in (GATE_FILE, SUMMARY_FILE):
         content = artifact_bytes(client, told.run_id, f"{told.folder}/{name}")
         if content is None:

@@ -1,6 +1,6 @@
 """The command line: the same functions, for people and for CI.
 
-Exit codes: 0 ok, 1 the gate failed, 2 could not run.
+Exit codes: 0 ok, 1 the gate failed (or its evidence does not hold), 2 could not run.
 """
 
 from __future__ import annotations
@@ -303,6 +303,54 @@ def gate(
     ctx.exit(0 if result.passed else 1)
 
 
+@main.command()
+@click.argument("name")
+@click.option(
+    "--require",
+    metavar="ALIAS",
+    multiple=True,
+    help="Exit with 1 unless ALIAS points at a version that passed, by evidence that holds.",
+)
+@click.option("--policy", default=None, help="YAML file of the policy that it must have passed.")
+@click.option("--figure", default=None, metavar="FILE", help="Draw the metrics over the versions.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
+@click.pass_context
+def status(
+    ctx: click.Context,
+    /,
+    name: str,
+    require: tuple[str, ...],
+    policy: str | None,
+    figure: str | None,
+    as_json: bool,
+) -> None:
+    """Print every version of the registered model NAME, and whether the evidence behind it holds.
+
+    Exit code 1: an alias of --require points at a version without passing evidence.
+
+    Example: biasbios status occupations --require champion
+    """
+    from biasbios_mlflow.gating.policy import GatePolicy
+    from biasbios_mlflow.gating.status import model_status
+
+    _check_writable({"--figure": figure})
+    expected = None if policy is None else GatePolicy.parse(policy).sha256()
+    with _progress_on_stderr():
+        found = model_status(_registered_name(name))
+    wrong = {alias: found.why_not(alias, policy_sha256=expected) for alias in require}
+    if figure is not None:
+        _save_figure(found.figure(), figure)
+    if as_json:
+        required = {alias: {"holds": why is None, "why_not": why} for alias, why in wrong.items()}
+        _print_json({**found.to_dict(), "required": required})
+    else:
+        click.echo(str(found))
+    for why in wrong.values():
+        if why is not None:
+            click.echo(f"biasbios: {why}", err=True)
+    ctx.exit(1 if any(wrong.values()) else 0)
+
+
 @main.command(context_settings={"show_default": True})
 @click.argument("run_a")
 @click.argument("run_b")
@@ -310,6 +358,9 @@ def gate(
 @click.option("--confidence", default=0.95, help="Level of the intervals.")
 @click.option("--n-replicates", default=10_000, help="Replicates behind the intervals.")
 @click.option("--seed", default=0, help="Seed of the replicates.")
+@click.option(
+    "--allow-different", is_flag=True, help="Compare even if more than the model differs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 def compare(
     run_a: str,
@@ -318,6 +369,7 @@ def compare(
     confidence: float,
     n_replicates: int,
     seed: int,
+    allow_different: bool,
     as_json: bool,
 ) -> None:
     """Compare the evaluations of the same bios in RUN_A and RUN_B, pair by pair.
@@ -330,7 +382,12 @@ def compare(
 
     with _progress_on_stderr():
         found = compare_runs(
-            run_a, run_b, confidence=confidence, n_replicates=n_replicates, seed=seed
+            run_a,
+            run_b,
+            confidence=confidence,
+            n_replicates=n_replicates,
+            seed=seed,
+            allow_different=allow_different,
         )
     if figure is not None:
         _save_figure(found.figure(), figure)

@@ -35,6 +35,7 @@ def _check_alias(name: str) -> str:
 
 
 _Alias = Annotated[str, pydantic.AfterValidator(_check_alias)]
+_NOT_IN_SCHEMA: Any = SkipJsonSchema()
 _Metric = Annotated[str, pydantic.AfterValidator(read_metric)]
 _Number = Annotated[float, pydantic.Field(allow_inf_nan=False)]
 
@@ -124,7 +125,7 @@ def _bearing_fields() -> dict[str, Any]:
         if EvaluationConfig.bears_on(name) != "nothing":
             kind: Any = field.annotation
             if name == "encoder":  # a callable has no place in a schema
-                kind = str | SkipJsonSchema[Callable[..., Any]] | None
+                kind = str | Annotated[Callable[..., Any], _NOT_IN_SCHEMA] | None
             fields[name] = (kind, field)
     return fields
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from sklearn.pipeline import Pipeline
 
 import biasbios_mlflow
 from biasbios_mlflow.config import BEARING, EvaluationConfig
@@ -25,6 +27,7 @@ from biasbios_mlflow.gating.flow import rollback
 from biasbios_mlflow.gating.promotion import alias_history
 from biasbios_mlflow.prediction.identity import content_digest, identify
 from biasbios_mlflow.runs import compare_runs
+from tests.conftest import register
 from tests.gating.conftest import Versions, alias, tags
 from tests.program import call_program
 
@@ -391,12 +394,34 @@ def test_rollback_of_each_alias_for_itself_and_several_steps(
     assert rollback(name, "champion") == ("3", "1")
 
 
+@pytest.fixture(scope="module")
+def gated(mlflow_server: str, classifier: Pipeline, few: pd.DataFrame) -> tuple[str, str]:
+    """The name of a model whose first of two versions is champion, and the run behind it."""
+    name = "gated-status"
+    for _ in range(2):
+        register(classifier, name)
+    return name, biasbios_mlflow.gate(f"models:/{name}/1", few.head(60), PROMOTES).run_id
+
+
 class TestStatus:
     @pytest.fixture
-    def champion(self, versions: Versions, few: pd.DataFrame) -> tuple[str, str]:
-        """A name, and the run behind its champion."""
-        name = versions("plain", "plain")
-        return name, biasbios_mlflow.gate(f"models:/{name}/1", few.head(60), PROMOTES).run_id
+    def champion(self, gated: tuple[str, str]) -> Iterator[tuple[str, str]]:
+        """The same; aliases, tags, files and the run are put back after the test."""
+        name, run_id = gated
+        client = mlflow.MlflowClient()
+        were = {v: client.get_model_version(name, v).tags for v in ("1", "2")}
+        with tempfile.TemporaryDirectory() as folder:
+            files = mlflow.artifacts.download_artifacts(f"runs:/{run_id}/biasbios", dst_path=folder)
+            yield name, run_id
+            if client.get_run(run_id).info.lifecycle_stage == "deleted":
+                client.restore_run(run_id)
+            client.log_artifacts(run_id, files, "biasbios")
+        for version, before in were.items():
+            for key in client.get_model_version(name, version).tags.keys() - before.keys():
+                client.delete_model_version_tag(name, version, key)
+            for key, value in before.items():
+                client.set_model_version_tag(name, version, key, value)
+        client.set_registered_model_alias(name, "champion", "1")
 
     def require(self, name: str) -> tuple[int, str]:
         done = call_program("status", name, "--require", "champion")

@@ -25,13 +25,14 @@ from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.findings import Findings
+from biasbios_mlflow.fingerprint import Fingerprint, Identity
 from biasbios_mlflow.flips import Flips
 from biasbios_mlflow.prediction.base import FastPathError, Predictor
 from biasbios_mlflow.prediction.label_order import suspect_label_order
 from biasbios_mlflow.prediction.outputs import OutputReader, ReadOtherwise, Returns, Rows
 from biasbios_mlflow.prediction.predictor import PredictedPair, Recorded, predict_pair
 from biasbios_mlflow.prediction.probe import Probe
-from biasbios_mlflow.prediction.store import WindowStore
+from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import Outcomes
@@ -42,6 +43,7 @@ __all__ = [
     "Swapped",
     "WindowResult",
     "conclude",
+    "data_hash",
     "evaluate_bios",
     "evaluate_window",
     "output_reader",
@@ -49,6 +51,9 @@ __all__ = [
 ]
 
 _logger = logging.getLogger(__name__)
+
+_LOW_COVERAGE = 0.5
+"""With fewer bios changed, metrics of the swapped copies are doubtful."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +74,9 @@ class Swapped:
 class WindowResult:
     """What one window of bios comes down to; results add up in any order.
 
+    ``rows`` is the hash over the bios themselves, ``inputs`` that over their order and all other
+    columns.
+
     Attributes
     ----------
     cut : int
@@ -78,6 +86,7 @@ class WindowResult:
     counts: Counts
     flips: Flips
     rows: RowHash
+    inputs: RowHash
     unknown: Counter[str]
     findings: Findings
     cut: int = 0
@@ -87,6 +96,7 @@ class WindowResult:
             counts=self.counts + other.counts,
             flips=self.flips + other.flips,
             rows=self.rows + other.rows,
+            inputs=self.inputs + other.inputs,
             unknown=self.unknown + other.unknown,
             findings=self.findings + other.findings,
             cut=self.cut + other.cut,
@@ -101,6 +111,8 @@ class Evaluation:
     ----------
     path : str
         What was called to predict, and where it ran.
+    identity : Identity
+        Of the model.
     predictions_path : Path or None
         A predictions.parquet (see `biasbios_mlflow.rows`), which lives as long as this object; None
         with ``log_predictions=False``.
@@ -117,6 +129,7 @@ class Evaluation:
     labels: tuple[str, ...]
     path: str
     config: EvaluationConfig
+    identity: Identity
     predictions_path: Path | None = None
     warnings: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -125,6 +138,12 @@ class Evaluation:
     def data_sha256(self) -> str:
         """Hash over all rows."""
         return self.result.rows.hexdigest()
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What the result depends on."""
+        inputs = self.result.inputs.hexdigest()
+        return Fingerprint.of(self.identity, self.config, data=self.data_sha256, inputs=inputs)
 
 
 class Stopwatch:
@@ -203,18 +222,35 @@ def evaluate_window(
     if writer is not None:
         with watch("writing"):
             writer.write(bios, pair, outcomes, reader.names)
-    with watch("hashing"):
-        rows = bios.hash()
     with watch("findings"):
         findings = Findings.of(bios, directions)
+    with watch("hashing"):
+        rows, inputs = bios.hash(), _hash_inputs(bios, findings.prints[0])
     return WindowResult(
         counts=counts,
         flips=flips,
         rows=rows,
+        inputs=inputs,
         unknown=reader.unknown(pair.original),
         findings=findings,
         cut=pair.cut,
     )
+
+
+def _hash_inputs(bios: Bios, prints: npt.NDArray[np.uint64]) -> RowHash:
+    """Hash which bio stands in which row, and the cells of the columns that are no part of a bio.
+
+    ``prints`` are hashes of the texts.
+    """
+    known = {c for c in vars(bios.columns).values() if c is not None and c != bios.columns.id}
+    names = [name for name in bios.inputs.columns if name not in known]
+    columns = [
+        [cell_bytes(cell).decode("latin-1") for cell in bios.inputs[name].tolist()]
+        for name in names
+    ]
+    rows, texts = map(str, bios.rows.tolist()), map(str, prints.tolist())
+    heads = [repr(names)] * len(bios)
+    return RowHash.of(zip(rows, texts, heads, *columns, strict=True))
 
 
 def _predict(
@@ -355,6 +391,7 @@ def _evaluate(
             config,
             watch,
             path=predictor.path,
+            identity=predictor.identity,
             missing=bios.missing,
             predictions_path=None if writer is None else writer.path,
             told=[*told, *(probe.warnings if probe is not None else ())],
@@ -368,6 +405,14 @@ def _evaluate(
     return evaluation
 
 
+def data_hash(bios: Bios | BiosStream, config: EvaluationConfig) -> str:
+    """Return the hash over all rows as an evaluation states it, without predicting any."""
+    total = RowHash()
+    for window in bios.windows(config.window_size):
+        total += window.hash()
+    return total.hexdigest()
+
+
 def conclude(
     result: WindowResult,
     reader: OutputReader,
@@ -375,6 +420,7 @@ def conclude(
     watch: Stopwatch,
     *,
     path: str,
+    identity: Identity | None,
     missing: Mapping[str, int],
     predictions_path: Path | None = None,
     told: Sequence[str] = (),
@@ -392,6 +438,8 @@ def conclude(
         With the time that the windows took.
     path : str
         What was called to predict.
+    identity : Identity or None
+        Of the model; None where nothing tells it from others.
     missing : mapping of str to int
         How many bios were left out for want of which part.
     predictions_path : Path, optional
@@ -419,6 +467,7 @@ def conclude(
         *told,
         reader.note(),
         suspect_label_order(confusion, result.counts.labels),
+        _few_swapped(scores),
         _told_of_cut(result.cut, result.counts.total),
     ]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
@@ -439,6 +488,7 @@ def conclude(
         labels=reader.labels.names,
         path=path,
         config=config,
+        identity=identity or Identity(None),
         predictions_path=predictions_path,
         warnings=warnings,
         seconds=watch.seconds,
@@ -477,17 +527,17 @@ def window_store(predictor: Predictor, config: EvaluationConfig) -> WindowStore 
     """Return where finished windows are kept; None without ``resume_dir`` or a model to know by."""
     if config.resume_dir is None or not predictor.swaps:
         return None
-    if predictor.identity is None:
+    identity = predictor.identity
+    if identity is None or not identity.known:
         _logger.warning(
-            "biasbios: nothing tells this model from another (it is not logged and cannot be "
-            "pickled), so resume_dir is not used."
+            "biasbios: nothing tells this model or its encoder from others (it is not logged and "
+            "cannot be pickled), so resume_dir is not used."
         )
         return None
-    return WindowStore(
-        Path(config.resume_dir),
-        model=f"{predictor.path} {predictor.identity}",
-        config=config.prediction_options(),
-    )
+    # What a fast path that was dropped has left there is not taken for the model's own predictions.
+    path = "" if predictor.reference is None else " on the fast path"
+    identity = replace(identity, model=f"{identity.model}{path}")
+    return WindowStore(Path(config.resume_dir), Fingerprint.of(identity, config))
 
 
 def _windows(
@@ -538,6 +588,16 @@ def _confusion(counts: Counts) -> npt.NDArray[np.int64]:
     at = (columns["occupations"][known], columns["predictions"][known])
     np.add.at(confusion, at, counts.bios[known])
     return confusion
+
+
+def _few_swapped(scores: Scores) -> str | None:
+    coverage = scores.metrics.get("swap_coverage", 1.0)
+    if coverage >= _LOW_COVERAGE:
+        return None
+    return (
+        f"the swap changed {coverage:.0%} of the bios: ctf and prediction_consistency say little "
+        "about the others"
+    )
 
 
 def _with_reason(scores: Scores, no_probabilities: str | None) -> Scores:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.bios.checked import Bios
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.inputs import ModelInputs, differ
 from biasbios_mlflow.prediction.outputs import Returns, Rows
 
@@ -91,8 +92,8 @@ class Predictor:
         What is called, and where, for the log and the summary.
     returns : Returns
         What is known of its outputs.
-    identity : str or None
-        What tells the model from others, where finished windows are kept (see `identify`).
+    identity : Identity or None
+        What tells the model from others (see `identify`).
     options : frozenset of str
         The options of the evaluation that it heeds, of those that not every model does.
     swaps : bool
@@ -107,7 +108,7 @@ class Predictor:
 
     path: str
     returns: Returns
-    identity: str | None = None
+    identity: Identity | None = None
     options: frozenset[str] = frozenset()
     swaps: bool = True
     parallel: bool = False

@@ -314,6 +314,8 @@ class OutputReader:
 
     def learn(self, state: Mapping[str, Any]) -> bool:
         """Take over what another reader learned; False where the two do not agree."""
+        if self.returns.kind not in (None, state["kind"]):
+            return False
         if self.form is None:
             if state["classes"] is not None and self._classes is None:
                 self._learn_classes(list(state["classes"]))

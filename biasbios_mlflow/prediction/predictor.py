@@ -96,25 +96,27 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor:
             )
         found: Predictor = StaticPredictions(config)
     else:
-        found = _find_model(model, config)
-        if config.resume_dir is not None:
-            found.identity = identify(model, config)
-            if found.reference is not None:
-                found.reference.identity = found.identity
+        features = find_features(config)
+        found = _find_model(model, config, features)
+        encoder = features.identity if isinstance(features, Encoder) else ""
+        found.identity = identify(model, config, encoder=encoder)
+        if found.reference is not None:
+            found.reference.identity = found.identity
     _refuse_unused(config, found)
     return found
 
 
-def _find_model(model: Any, config: EvaluationConfig) -> Predictor:
-    features = find_features(config)
+def _find_model(
+    model: Any, config: EvaluationConfig, features: Encoder | FeatureColumns | None
+) -> Predictor:
     returns = _known_returns(model, config)
-    takes = {"returns": returns, "features": features is not None}
+    takes_features = features is not None
     own: PyfuncPredictor
     if ServedPredictor.serves(model):
-        own = ServedPredictor(model, **takes)
+        own = ServedPredictor(model, returns=returns, features=takes_features)
     else:
-        forms = sklearn.unsigned_forms(model, features=features is not None)
-        own = PyfuncPredictor(model, **takes, forms=forms)
+        forms = sklearn.unsigned_forms(model, features=takes_features)
+        own = PyfuncPredictor(model, returns=returns, features=takes_features, forms=forms)
     fast: Predictor | None = None
     if config.prediction == "auto" and config.predictions is None:
         fast = SklearnPredictor.of(model, features=features is not None, reference=own)

@@ -10,6 +10,7 @@ import pandas as pd
 from biasbios_mlflow.bios.checked import Bios, check_column
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.base import Predictor, Variants
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Output, Returns
@@ -39,6 +40,7 @@ class StaticPredictions(Predictor):
         }
     )
     swaps = False
+    identity = Identity("static")  # the hash over the data's columns tells the rest
 
     def __init__(self, config: EvaluationConfig) -> None:
         self.path = "static predictions"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -47,6 +49,9 @@ _AFTER_PREDICTION = {
 }
 
 
+_LONGEST_PREFIX = 100
+
+
 class EvaluationConfig(pydantic.BaseModel):
     """Options of one evaluation (``evaluator_config={"biasbios": {...}}``).
 
@@ -81,8 +86,10 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     label_names: tuple[str, ...] | None = pydantic.Field(
         None, description="occupations in the order of their integer ids; by default the 28"
     )
-    gender_values: dict[Any, Literal["male", "female"]] | None = pydantic.Field(
-        None, description="what other values of the gender column mean"
+    gender_values: dict[Any, Literal["male", "female"] | None] | None = pydantic.Field(
+        None,
+        description="what the values of the gender column mean, instead of the usual ones; null "
+        "leaves bios out",
     )
     allow_missing: bool = pydantic.Field(
         False, description="go on when more than 5 % of the bios are incomplete"
@@ -151,6 +158,19 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         None, description="folder for finished windows; after a kill only the others are predicted"
     )
     log_texts: bool = pydantic.Field(True, description="false: no text leaves the process")
+
+    @pydantic.field_validator("metric_prefix")
+    @classmethod
+    def _check_prefix(cls, prefix: str) -> str:
+        # What MLflow takes in the name of a metric, and in a path: no way out of the run's folder.
+        whole = f"{prefix}biasbios"
+        legal = re.fullmatch(r"[\w\-./: ]*", prefix) and len(prefix) <= _LONGEST_PREFIX
+        if not legal or posixpath.normpath(whole) != whole or whole.startswith(("/", "..")):
+            raise ValueError(
+                "letters, digits and _ - . : / or space, no empty part or dots between slashes, at "
+                f"most {_LONGEST_PREFIX} characters"
+            )
+        return prefix
 
     @pydantic.field_serializer("encoder")
     def _name_encoder(self, encoder: str | Callable[..., Any] | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Columns, Survey, check_not_empty, encode_bios, find_columns
-from biasbios_mlflow.bios.occupations import OCCUPATIONS, unknown_genders
+from biasbios_mlflow.bios.occupations import OCCUPATIONS, GenderValues, unknown_genders
 from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
 from biasbios_mlflow.counterfactual import swap_with_directions
@@ -202,6 +202,7 @@ _HEADS = {
     "without_gendered_words": "no gendered word",
     "gender_contradicted": "words of the other gender",
     "occupation_in_first_sentence": "first sentence names job",
+    "broken_characters": "broken characters",
 }
 
 
@@ -216,7 +217,7 @@ def examine_data(
     occupation_column: str | None = None,
     gender_column: str | None = None,
     label_names: Sequence[str] | None = None,
-    gender_values: Mapping[Any, str] | None = None,
+    gender_values: GenderValues | None = None,
 ) -> DataReport:
     """Look for problems in bios; what an evaluation would refuse is counted here.
 
@@ -289,7 +290,7 @@ def examine_data(
 class _Look:
     """Empties the cells that an evaluation would refuse, and counts them."""
 
-    def __init__(self, columns: Columns, gender_values: Mapping[Any, str] | None) -> None:
+    def __init__(self, columns: Columns, gender_values: GenderValues | None) -> None:
         self.unknown: Counter[str] = Counter()
         self.not_texts = 0
         self._columns = columns

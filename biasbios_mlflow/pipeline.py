@@ -41,7 +41,7 @@ from biasbios_mlflow.prediction.static import StaticPredictions
 from biasbios_mlflow.prediction.store import WindowStore
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
-from biasbios_mlflow.scoring.outcomes import Outcomes
+from biasbios_mlflow.scoring.outcomes import NO_COUNTERFACTUAL, Outcomes
 
 __all__ = [
     "Evaluation",
@@ -231,13 +231,19 @@ def _predict(
 
 def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcomes:
     swapped = pair.counterfactual
+    codes = None if swapped is None else swapped.codes
+    matrix = None if swapped is None else swapped.probabilities
+    lacking = bios.without_counterfactual()
+    if codes is not None and lacking is not None and lacking.any():
+        codes = np.where(lacking, NO_COUNTERFACTUAL, codes)
+        matrix = None if matrix is None else np.where(lacking[:, None], np.nan, matrix)
     return Outcomes.from_codes(
         genders=bios.genders,
         occupations=bios.occupations,
         predictions=pair.original.codes,
-        counterfactual_predictions=None if swapped is None else swapped.codes,
+        counterfactual_predictions=codes,
         probabilities=pair.original.probabilities,
-        counterfactual_probabilities=None if swapped is None else swapped.probabilities,
+        counterfactual_probabilities=matrix,
         changed=pair.changed,
         labels=labels,
     )
@@ -363,7 +369,12 @@ def conclude(
             seed=config.seed,
             min_cell=config.min_cell,
         )
-    doubts = [suspect_label_order(confusion, result.counts.labels)]
+    doubts = [
+        suspect_label_order(confusion, result.counts.labels),
+        _low_coverage(scores),
+        _without_counterfactual(missing),
+        _broken_characters(result.findings),
+    ]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
     for warning in warnings:
         _logger.warning("biasbios: %s", warning)
@@ -385,6 +396,41 @@ def conclude(
         predictions_path=predictions_path,
         warnings=warnings,
         seconds=watch.seconds,
+    )
+
+
+_LOW_COVERAGE = 0.5
+
+
+def _low_coverage(scores: Scores) -> str | None:
+    """Doubt counterfactual metrics of bios that the swap hardly touches."""
+    coverage = scores.metrics.get("swap_coverage")
+    if coverage is None or coverage >= _LOW_COVERAGE:
+        return None
+    if coverage == 0:
+        return (
+            "the swap changed no bio, so nothing is known of how the model reacts to gendered "
+            "words: are the bios in English, and are their pronouns still there?"
+        )
+    return (
+        f"the swap changed only {coverage:.1%} of the bios. All others count as consistent; look "
+        "at the metrics over changed bios (prediction_consistency_changed, ctf_changed)."
+    )
+
+
+def _without_counterfactual(missing: Mapping[str, int]) -> str | None:
+    lacking = missing.get("counterfactual", 0)
+    if not lacking:
+        return None
+    return f"{lacking} bios have no counterfactual: the counterfactual metrics leave them out."
+
+
+def _broken_characters(findings: Findings) -> str | None:
+    if not findings.broken:
+        return None
+    return (
+        f"{findings.broken} bios hold U+FFFD, which stands for what was no character: was the file "
+        "in another encoding?"
     )
 
 

@@ -12,7 +12,7 @@ from biasbios_mlflow.bios.sample import SAMPLE_SPLITS, read_sample
 from biasbios_mlflow.bios.sources.artifacts import is_artifact, open_artifact
 from biasbios_mlflow.bios.sources.files import open_file, spellings, split_files, split_of
 from biasbios_mlflow.bios.sources.frames import FrameSource
-from biasbios_mlflow.bios.sources.hub import load_hub
+from biasbios_mlflow.bios.sources.hub import HubSource, load_hub
 from biasbios_mlflow.bios.sources.parts import OneSplit, Together
 from biasbios_mlflow.bios.sources.pickles import PickleSource
 from biasbios_mlflow.bios.sources.source import Source
@@ -45,6 +45,14 @@ def open_source(source: Any, split: str | None = None, *, mark_splits: bool = Fa
         return _one_split(FrameSource(source, "bios"), split)
     if isinstance(getattr(source, "df", None), pd.DataFrame):
         return _one_split(FrameSource(source.df, str(source.name)), split)
+    if type(source).__name__ == "HuggingFaceDataset":  # of mlflow.data
+        return _one_split(HubSource(source.ds, str(source.name), None), split)
+    if type(source).__module__.startswith("datasets."):
+        if isinstance(source, Mapping):
+            parts = {name: HubSource(part, f"bios-{name}", None) for name, part in source.items()}
+            return _of_splits(parts, "bios", None, split, mark_splits)
+        if hasattr(source, "with_format") and hasattr(source, "column_names"):
+            return _one_split(HubSource(source, "bios", None), split)
     if not isinstance(source, (str, Path)):
         raise invalid(
             "data",
@@ -67,6 +75,8 @@ def _open_sample(split: str | None, mark_splits: bool) -> Source:
     if split is None and mark_splits:
         parts = {part: _open_sample(part, False) for part in SAMPLE_SPLITS}
         return _of_splits(parts, "biasbios-sample", None, None, True)
+    if split is not None:
+        split = next((known for known in spellings(split) if known in SAMPLE_SPLITS), split)
     name = "biasbios-sample" if split is None else f"biasbios-sample-{split}"
     return FrameSource(read_sample(split), name)
 

@@ -10,7 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from biasbios_mlflow.bios.checked import Columns, Survey, check_not_empty, encode_bios, find_columns
+from biasbios_mlflow.bios.checked import (
+    LEFT_OUT,
+    Columns,
+    Survey,
+    check_not_empty,
+    encode_bios,
+    find_columns,
+)
 from biasbios_mlflow.bios.occupations import OCCUPATIONS, GenderValues, unknown_genders
 from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
@@ -131,7 +138,9 @@ class DataReport:
         survey = self.survey
         lines = [("Rows", f"{survey.rows:,}"), ("Complete", f"{survey.complete:,}")]
         lines += [
-            (f"Without {part}", f"{count:,}") for part, count in survey.missing.items() if count
+            ("Gender left out" if part == LEFT_OUT else f"Without {part}", f"{count:,}")
+            for part, count in survey.missing.items()
+            if count
         ]
         if self.not_texts:
             lines.append(("Not a text", f"{self.not_texts:,}, counted as without text"))

@@ -516,7 +516,13 @@ class Survey:
             for part in ("text", "occupation", "gender")
             if self.missing[part]
         )
-        parts = parts or f"{excluded} left out by gender_values"
+        if rows == 0:
+            raise invalid(
+                "gender_values",
+                found=f"values that leave out all {excluded} bios",
+                expected="men and women among the bios",
+                fix="say which values mean male and female",
+            )
         raise invalid(
             "data",
             found=f"{incomplete} incomplete bios of {rows} ({parts})",

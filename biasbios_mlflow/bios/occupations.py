@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.errors import invalid
 
@@ -30,6 +31,7 @@ __all__ = [
     "label_order",
     "missing_cells",
     "replace_surrogates",
+    "unknown_gender_error",
     "unknown_genders",
 ]
 
@@ -110,10 +112,8 @@ def is_missing(value: object, *, spelled: bool = True) -> bool:
     if isinstance(value, str):
         bare = value.strip()
         return not bare or (spelled and bare in SPELLINGS_OF_NA)
-    if value is None:
-        return True
-    missing = pd.isna(value) if pd.api.types.is_scalar(value) else False
-    return bool(missing)
+    scalar: Any = value
+    return value is None or (pd.api.types.is_scalar(scalar) and bool(pd.isna(scalar)))
 
 
 def missing_cells(values: Any, *, spelled: bool = True) -> npt.NDArray[np.bool_]:
@@ -441,21 +441,45 @@ def encode_genders(
     if unknown:
         first = int(np.flatnonzero(np.isin(positions, np.flatnonzero(np.array(codes) == -3)))[0])
         row = first if rows is None else int(rows[first])
-        shown = [repr(label_name(value)) for value in sorted(unknown, key=label_order)]
-        more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
-        expected = "male/female, M/F, man/woman or 0/1"
-        if gender_values is not None:
-            expected = f"one of gender_values: {', '.join(repr(str(v)) for v in gender_values)}"
-        raise invalid(
-            thing,
-            found=f"the value(s) {', '.join(shown[:_LISTED])}{more}, the first in row {row}",
-            expected=expected,
-            fix='say what each value means, null for bios to leave out: gender_values={"…": '
-            '"male", "…": "female", "…": null} (--gender-values "…=male,…=female,…=")',
-        )
+        raise unknown_gender_error(unknown, gender_values=gender_values, thing=thing, row=row)
     table = np.array(codes, dtype=np.int8)
     return table[positions] if len(table) else np.empty(0, dtype=np.int8)
 
 
 _LISTED = 40
 """Most unknown values that a message lists: more are no genders."""
+
+
+def unknown_gender_error(
+    values: Sequence[Any],
+    *,
+    gender_values: GenderValues | None,
+    thing: str,
+    row: int | None = None,
+) -> MlflowException:
+    """Build the exception for values that mean neither gender (the caller raises it).
+
+    Parameters
+    ----------
+    values : sequence
+        The distinct values.
+    gender_values, thing
+        See `encode_genders`.
+    row : int, optional
+        Where the first of them is.
+    """
+    shown = [repr(label_name(value)) for value in sorted(values, key=label_order)]
+    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    where = "" if row is None else f", the first in row {row}"
+    expected = "male/female, M/F, man/woman or 0/1"
+    if gender_values is not None:
+        expected = f"one of gender_values: {', '.join(repr(str(v)) for v in gender_values)}"
+    return invalid(
+        thing,
+        found=f"the value(s) {', '.join(shown[:_LISTED])}{more}{where}",
+        expected=expected,
+        fix="leave other bios out or recode their gender"
+        if thing == "genders"  # of arrays, which come without options
+        else 'say what each value means, null for bios to leave out: gender_values={"…": '
+        '"male", "…": "female", "…": null} (--gender-values "…=male,…=female,…=")',
+    )

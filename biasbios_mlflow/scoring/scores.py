@@ -347,8 +347,10 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
     # Nothing was put to the test: all would be 0 and 1 of any model.
     untested = "" if no_flag or t.changed else "the swap changed no bio"
 
-    expected = counts.paired - counts.where(predictions=n_labels)
-    expected += counts.where(predictions=n_labels, counterfactuals=n_labels + 2)
+    expected = n - counts.where(predictions=n_labels)
+    if counts.paired:  # those without a counterfactual are left out
+        expected = counts.paired - counts.where(predictions=n_labels)
+        expected += counts.where(predictions=n_labels, counterfactuals=n_labels + 2)
     n_ctf = int(counts.ctf_bios.sum())
     no_ctf = ""
     if n_ctf != expected:

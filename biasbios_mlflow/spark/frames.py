@@ -16,6 +16,7 @@ from biasbios_mlflow.bios.occupations import (
     GenderValues,
     Labels,
     encode_genders,
+    unknown_gender_error,
     unknown_genders,
 )
 from biasbios_mlflow.bios.readers import load_bios
@@ -308,9 +309,11 @@ def survey(
             fix="set occupation_column to the column with the true occupation",
         )
     spelled = sorted({name for row in found for name in row["genders"]}, key=str)
-    genders = encode_genders(
-        spelled, gender_values=gender_values, thing=f"gender (column {columns.gender!r})"
-    ).tolist()
+    if unknown := unknown_genders(spelled, gender_values=gender_values):
+        raise unknown_gender_error(
+            unknown, gender_values=gender_values, thing=f"gender (column {columns.gender!r})"
+        )
+    genders = encode_genders(spelled, gender_values=gender_values).tolist()
     # Partitions without a row have no entry.
     partitions = {row["partition"]: row for row in found}
     rows, complete = [0], [0]

@@ -83,7 +83,7 @@ def _open_sample(split: str | None, mark_splits: bool) -> Source:
 
 def _open_path(path: Path, shown: str, split: str | None, mark_splits: bool) -> Source:
     if path.is_dir() and (files := split_files(path)):
-        parts = {part: _of_files(files[part], shown) for part in files}
+        parts = {part: _of_files(files[part], shown, path.name, part) for part in files}
         return _of_splits(parts, path.name, shown, split, mark_splits)
     opened = open_file(path, shown)
     if isinstance(opened, PickleSource) and opened.unsplit and (split or mark_splits):
@@ -94,9 +94,12 @@ def _open_path(path: Path, shown: str, split: str | None, mark_splits: bool) -> 
     return _one_split(opened, split)
 
 
-def _of_files(paths: Sequence[Path], shown: str) -> Source:
+def _of_files(paths: Sequence[Path], shown: str, folder: str, split: str) -> Source:
     sources = [open_file(path, shown) for path in paths]
-    return sources[0] if len(sources) == 1 else Together(sources, sources[0].name, shown)
+    source = sources[0] if len(sources) == 1 else Together(sources, sources[0].name, shown)
+    if any(letter.isdigit() for letter in source.name):  # the number of a shard
+        source.name = f"{folder}-{split}"
+    return source
 
 
 def _one_split(source: Source, split: str | None) -> Source:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.bios.drawing import keyed_hashes
-from biasbios_mlflow.bios.occupations import canonical
 from biasbios_mlflow.counterfactual import DIRECTIONS
 
 __all__ = ["Findings"]
@@ -213,6 +212,7 @@ def _leaks(bios: Bios) -> int:
 @cache
 def _spellings(name: str) -> tuple[str, re.Pattern[str]]:
     """Return the first word of an occupation, and an expression for its name in lower case."""
-    words = [word for word in canonical(name).split("_") if word] or [""]
+    # As texts are lowered, and not folded further: "straße" stays itself.
+    words = [word for word in re.split(r"[\s_-]+", name.lower()) if word] or [""]
     spelled = r"[\s-]*".join(map(re.escape, words))
     return words[0], re.compile(rf"(?<!\w){spelled}s?(?!\w)")

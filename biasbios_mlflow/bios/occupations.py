@@ -198,7 +198,7 @@ def label_name(value: object) -> str:
         value = value.decode("utf-8", "replace")
     elif _is_whole(value):
         value = int(value)
-    return replace_surrogates(str(value))
+    return replace_surrogates(str(value)).strip()
 
 
 def replace_surrogates(text: str) -> str:

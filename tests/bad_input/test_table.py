@@ -65,7 +65,6 @@ def test_registries_and_servers(mlflow_server: str, monkeypatch: pytest.MonkeyPa
     for uri, says in {
         "models:/nobody/1": "nobody",
         "models:/nobody@champion": "nobody",
-        "models:/nobody/latest": "no version is registered",
         "models:/m-0123456789": "m-0123456789",
         "runs:/0123456789abcdef0123456789abcdef/model": "0123456789abcdef",
         "models:/": "models:/",

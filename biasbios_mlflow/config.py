@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -60,6 +62,9 @@ Scoring = Annotated[_T, _Bears("scoring")]
 Nothing = Annotated[_T, _Bears("nothing")]
 
 
+_LONGEST_PREFIX = 100
+
+
 class EvaluationConfig(pydantic.BaseModel):
     """Options of one evaluation (``evaluator_config={"biasbios": {...}}``).
 
@@ -94,8 +99,10 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     label_names: Measuring[tuple[str, ...] | None] = pydantic.Field(
         None, description="occupations in the order of their integer ids; by default the 28"
     )
-    gender_values: Reading[dict[Any, Literal["male", "female"]] | None] = pydantic.Field(
-        None, description="what other values of the gender column mean"
+    gender_values: Reading[dict[Any, Literal["male", "female"] | None] | None] = pydantic.Field(
+        None,
+        description="what the values of the gender column mean, instead of the usual ones; null "
+        "leaves bios out",
     )
     allow_missing: Reading[bool] = pydantic.Field(
         False, description="go on when more than 5 % of the bios are incomplete"
@@ -184,6 +191,19 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         if n_jobs == 0:
             raise ValueError("a number of processes from 1 on, or -1 for all cores")
         return n_jobs
+
+    @pydantic.field_validator("metric_prefix")
+    @classmethod
+    def _check_prefix(cls, prefix: str) -> str:
+        # What MLflow takes in the name of a metric, and in a path: no way out of the run's folder.
+        whole = f"{prefix}biasbios"
+        legal = re.fullmatch(r"[\w\-./: ]*", prefix) and len(prefix) <= _LONGEST_PREFIX
+        if not legal or posixpath.normpath(whole) != whole or whole.startswith(("/", "..")):
+            raise ValueError(
+                "letters, digits and _ - . : / or space, no empty part or dots between slashes, at "
+                f"most {_LONGEST_PREFIX} characters"
+            )
+        return prefix
 
     @pydantic.field_serializer("encoder")
     def _name_encoder(self, encoder: str | Callable[..., Any] | None) -> str | None:

@@ -35,7 +35,7 @@ from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
-from biasbios_mlflow.scoring.outcomes import Outcomes
+from biasbios_mlflow.scoring.outcomes import NO_COUNTERFACTUAL, Outcomes
 
 __all__ = [
     "Evaluation",
@@ -51,9 +51,6 @@ __all__ = [
 ]
 
 _logger = logging.getLogger(__name__)
-
-_LOW_COVERAGE = 0.5
-"""With fewer bios changed, metrics of the swapped copies are doubtful."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,13 +272,19 @@ def _predict(
 
 def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcomes:
     swapped = pair.counterfactual
+    codes = None if swapped is None else swapped.codes
+    matrix = None if swapped is None else swapped.probabilities
+    lacking = bios.without_counterfactual()
+    if codes is not None and lacking is not None and lacking.any():
+        codes = np.where(lacking, NO_COUNTERFACTUAL, codes)
+        matrix = None if matrix is None else np.where(lacking[:, None], np.nan, matrix)
     return Outcomes.from_codes(
         genders=bios.genders,
         occupations=bios.occupations,
         predictions=pair.original.codes,
-        counterfactual_predictions=None if swapped is None else swapped.codes,
+        counterfactual_predictions=codes,
         probabilities=pair.original.probabilities,
-        counterfactual_probabilities=None if swapped is None else swapped.probabilities,
+        counterfactual_probabilities=matrix,
         changed=pair.changed,
         labels=labels,
     )
@@ -467,7 +470,9 @@ def conclude(
         *told,
         reader.note(),
         suspect_label_order(confusion, result.counts.labels),
-        _few_swapped(scores),
+        _low_coverage(scores),
+        _without_counterfactual(missing),
+        _broken_characters(result.findings),
         _told_of_cut(result.cut, result.counts.total),
     ]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
@@ -501,6 +506,41 @@ def _told_of_cut(cut: int, bios: int) -> str | None:
     return (
         f"{cut} of {bios} bios are longer than the model can take: the model saw their first part "
         "only (bios_cut)."
+    )
+
+
+_LOW_COVERAGE = 0.5
+
+
+def _low_coverage(scores: Scores) -> str | None:
+    """Doubt counterfactual metrics of bios that the swap hardly touches."""
+    coverage = scores.metrics.get("swap_coverage")
+    if coverage is None or coverage >= _LOW_COVERAGE:
+        return None
+    if coverage == 0:
+        return (
+            "the swap changed no bio, so nothing is known of how the model reacts to gendered "
+            "words: are the bios in English, and are their pronouns still there?"
+        )
+    return (
+        f"the swap changed only {coverage:.1%} of the bios. All others count as consistent; look "
+        "at the metrics over changed bios (prediction_consistency_changed, ctf_changed)."
+    )
+
+
+def _without_counterfactual(missing: Mapping[str, int]) -> str | None:
+    lacking = missing.get("counterfactual", 0)
+    if not lacking:
+        return None
+    return f"{lacking} bios have no counterfactual: the counterfactual metrics leave them out."
+
+
+def _broken_characters(findings: Findings) -> str | None:
+    if not findings.broken:
+        return None
+    return (
+        f"{findings.broken} bios hold U+FFFD, which stands for what was no character: was the file "
+        "in another encoding?"
     )
 
 
@@ -588,16 +628,6 @@ def _confusion(counts: Counts) -> npt.NDArray[np.int64]:
     at = (columns["occupations"][known], columns["predictions"][known])
     np.add.at(confusion, at, counts.bios[known])
     return confusion
-
-
-def _few_swapped(scores: Scores) -> str | None:
-    coverage = scores.metrics.get("swap_coverage", 1.0)
-    if coverage >= _LOW_COVERAGE:
-        return None
-    return (
-        f"the swap changed {coverage:.0%} of the bios: ctf and prediction_consistency say little "
-        "about the others"
-    )
 
 
 def _with_reason(scores: Scores, no_probabilities: str | None) -> Scores:

@@ -309,6 +309,7 @@ def point_metrics(counts: Counts, *, min_cell: int) -> tuple[dict[str, float], d
     gaps = computed.pop("tpr_gap")
     values = {name: float(value) for name, value in computed.items()}
     values.update(
+        prediction_consistency=float(formulas.share(t.consistent, counts.paired)),
         gap_rms_noise_floor=formulas.gap_rms_noise_floor(t.hits, t.bios, scored),
         gap_abs_noise_floor=formulas.gap_abs_noise_floor(t.hits, t.bios, scored),
         bios=float(n),
@@ -340,26 +341,24 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
     if not (scored & (negatives > 0).all(axis=0)).any():
         no_fpr = "no scored occupation has bios of other occupations of each gender"
 
-    unpaired = counts.where(counterfactuals=n_labels + 2)
-    no_pair = ""
-    if unpaired:
-        no_pair = f"{unpaired} of {n} bios have no counterfactual prediction"
-    if unpaired == n:
-        no_pair = "no counterfactual predictions"
+    no_pair = "" if counts.paired else "no counterfactual predictions"
     no_flag = "not known which bios the swap changed" if counts.where(changed=2) else ""
     # Copies that are all the same show nothing, not perfect consistency.
     all_same = "" if no_flag or t.changed else "the swap changed no bio"
     no_change = no_flag or all_same
 
     expected = n - counts.where(predictions=n_labels)
+    if counts.paired:  # those without a counterfactual are left out
+        expected = counts.paired - counts.where(predictions=n_labels)
+        expected += counts.where(predictions=n_labels, counterfactuals=n_labels + 2)
     n_ctf = int(counts.ctf_bios.sum())
     no_ctf = ""
     if n_ctf != expected:
         no_ctf = f"only {n_ctf} of {expected} bios have probabilities"
     if not n_ctf:
         no_ctf = "no probabilities" if expected else "no prediction lies in the label set"
-        if unpaired == n:
-            no_ctf = no_pair
+        no_ctf = no_pair or no_ctf
+    no_ctf = no_ctf or all_same
     no_changed_ctf = no_ctf or no_change
     if not no_changed_ctf and not counts.ctf_moments("ctf", changed_only=True)[0]:
         no_changed_ctf = "no changed bio has probabilities"
@@ -376,7 +375,7 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
         "prediction_consistency": no_pair or all_same,
         "swap_coverage": no_flag,
         "prediction_consistency_changed": no_pair or no_change,
-        **dict.fromkeys(CTF_READINGS, no_ctf or all_same),
+        **dict.fromkeys(CTF_READINGS, no_ctf),
         "ctf_changed": no_changed_ctf,
     }
     if n == 0:

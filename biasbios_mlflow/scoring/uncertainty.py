@@ -369,7 +369,7 @@ def intervals(
         ),
         "accuracy": wilson_interval(t.hits.sum(), n, confidence),
         "accuracy_gap": newcombe_interval(t.hits.sum(axis=-1), t.bios.sum(axis=-1), confidence),
-        "prediction_consistency": wilson_interval(t.consistent, n, confidence),
+        "prediction_consistency": wilson_interval(t.consistent, counts.paired, confidence),
         "swap_coverage": wilson_interval(t.changed, n, confidence),
         "prediction_consistency_changed": wilson_interval(
             t.changed_consistent, t.changed, confidence

@@ -71,7 +71,7 @@ def main(arguments: str) -> int:
 
 if __name__ == "__main__":
     die_with_parent()
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)  # the thread that crashed says where
     # Where memory runs out, the system must end the gate and not the guard.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

@@ -26,7 +26,9 @@ codes of `biasbios_mlflow.guarding.job`, and end when its standard input does.
 """
 
 _POLL_SECONDS = 0.2
-_TAIL = 20  # lines kept of what a gate printed, to say why it ended
+_TAIL = 60  # lines kept of what a gate printed, to say why it ended
+_LINE = 300  # characters kept of each
+_CRASH = "Fatal Python error"  # as faulthandler begins; below it is where the program was
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,14 @@ class Ended:
     ----------
     code : int
         Its exit code; negative, the signal that ended it.
-    tail : str
-        The last lines it printed.
+    last_words : str
+        The last lines it printed, or the first of a report on its crash.
     why : {"ended", "stopped", "timeout"}
         Whether it ended by itself, or we ended it.
     """
 
     code: int
-    tail: str
+    last_words: str
     why: str
 
     def describe(self) -> str:
@@ -118,7 +120,12 @@ def run_gate(
     code = process.wait()
     reader.join(timeout=5)
     process.stdin.close()
-    return Ended(code, "\n".join(tail), why)
+    return Ended(code, _last_words(list(tail)), why)
+
+
+def _last_words(lines: list[str]) -> str:
+    crash = next((i for i, line in enumerate(lines) if line.startswith(_CRASH)), None)
+    return "\n".join(lines[-10:] if crash is None else lines[crash : crash + 10])
 
 
 def _read(stream: IO[bytes], tail: deque[str], on_line: Callable[[str], None]) -> None:
@@ -129,8 +136,8 @@ def _read(stream: IO[bytes], tail: deque[str], on_line: Callable[[str], None]) -
             *lines, rest = re.split(r"[\r\n]+", rest + chunk.decode("utf-8", "replace"))
             rest = rest[-10_000:]
             for line in filter(None, map(str.strip, lines)):
-                tail.append(line)
+                tail.append(line[:_LINE])
                 on_line(line)
     if rest.strip():
-        tail.append(rest.strip())
+        tail.append(rest.strip()[:_LINE])
         on_line(rest.strip())

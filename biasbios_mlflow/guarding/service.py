@@ -134,8 +134,8 @@ class Guard:
         for model in self._state.recover():
             if model in self.config.models:
                 self._gate_task(model)
-        self._look_workers.start()
         self._gate_workers.start()
+        self._look_workers.start()
         for name, model in self.config.models.items():
             what = f"aliases {', '.join(model.protect)}" if model.protect else "no alias"
             _logger.info("%s: gates on %s, guards %s", name, model.gate_on, what)
@@ -426,7 +426,7 @@ class Guard:
             return
         expected = {0: ("passed",), 1: ("failed",), 2: ("error",)}.get(ended.code, ())
         if ended.why != "ended" or version.tags.get(VERDICT_TAG) not in expected:
-            registry.tag_error(gate.version, f"{ended.describe()}\n{ended.tail}".strip())
+            registry.tag_error(gate.version, f"{ended.describe()}\n{ended.last_words}".strip())
             version = registry.version(gate.version) or version
         self._conclude(gate, version, f"after {seconds:.0f} s")
         self._look_at(name)

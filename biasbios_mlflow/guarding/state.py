@@ -191,7 +191,7 @@ class State:
             )
 
     def recover(self) -> list[str]:
-        """Make the gates due again that a kill interrupted; return the models of which one is due."""
+        """Make gates that a kill interrupted due again; return the models that have any due."""
         with self._transaction() as db:
             db.execute("update gate set state = 'queued', started = null where state = 'running'")
         return self.models_due()

@@ -59,7 +59,7 @@ def hooked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             server.stop()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def tracking(hooked_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[MlflowClient]:
     """Client of that server, which is the tracking server during the test."""
     for name, value in {
@@ -139,7 +139,7 @@ def other_model(tracking: MlflowClient, model_source: str, bios: pd.DataFrame) -
     return Model(tracking, model_source, bios)
 
 
-class Received:
+class Guarding:
     """A guard that receives webhooks, as seen from outside."""
 
     def __init__(self, port: int) -> None:
@@ -158,7 +158,7 @@ class Received:
             return False
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
     """Wait for a condition, return what it came to, and fail when time is up."""
     deadline = time.monotonic() + seconds
     while True:
@@ -167,6 +167,32 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
             return found
         assert time.monotonic() < deadline, f"not within {seconds:g} s"
         time.sleep(0.1)
+
+
+class TinyGate:
+    """A command that stands in for a gate, and what it wrote down."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "gates.log"
+
+    def command(self, seconds: float = 0.0) -> tuple[str, ...]:
+        program = str(Path(__file__).with_name("tiny_gate.py"))
+        return (sys.executable, "-IS", program, str(self.log), str(seconds))
+
+    def noted(self, model: Model | None = None) -> list[tuple[str, str, str, float]]:
+        """Return (model, version, "begin" or "end", time), in order."""
+        lines = self.log.read_text("utf-8").splitlines() if self.log.exists() else []
+        noted = [tuple(json.loads(line)) for line in lines]
+        return [entry for entry in noted if model is None or entry[0] == model.name]
+
+    def ended(self, model: Model) -> list[str]:
+        """Return the versions that were gated, in order."""
+        return [version for _, version, what, _ in self.noted(model) if what == "end"]
+
+
+@pytest.fixture
+def tiny_gate(tmp_path: Path) -> TinyGate:
+    return TinyGate(tmp_path)
 
 
 Configure = Callable[..., Path]
@@ -189,7 +215,7 @@ def configure(tmp_path: Path, bios_csv: Path) -> Configure:
 
 
 @pytest.fixture
-def webhook(port: int, hooked_server: Server) -> str:
+def webhook(port: int, tracking: MlflowClient) -> str:
     """Have the server send to the guards of the tests; return the URL it sends to."""
     from tests.program import call_program
 
@@ -209,7 +235,7 @@ def guard_here(port: int, webhook: str) -> GuardHere:
     """Run a guard in threads of this process: its HTTP server, queues and workers."""
 
     @contextmanager
-    def run(path: Path, command: Sequence[str] = GATE_COMMAND) -> Iterator[Received]:
+    def run(path: Path, command: Sequence[str] = GATE_COMMAND) -> Iterator[Guarding]:
         app = create_app(Guard(GuardConfig.read(path), command=command), secret=SECRET)
         server = uvicorn.Server(
             uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, log_level="warning")
@@ -219,7 +245,7 @@ def guard_here(port: int, webhook: str) -> GuardHere:
         try:
             until(lambda: server.started or not thread.is_alive(), 30)
             assert server.started
-            yield Received(port)
+            yield Guarding(port)
         finally:
             server.should_exit = True
             thread.join(120)
@@ -228,20 +254,24 @@ def guard_here(port: int, webhook: str) -> GuardHere:
     return run
 
 
-class GuardProcess(Received):
-    """``biasbios guard`` as it is run."""
+class GuardProcess(Guarding):
+    """``biasbios guard`` as it is run; with another command than the gate's, `serve` itself."""
 
-    def __init__(self, path: Path, port: int) -> None:
+    def __init__(self, path: Path, port: int, command: Sequence[str] = ()) -> None:
         super().__init__(port)
         self.log = path.with_name("guard.log")
+        program = ["-m", "biasbios_mlflow", "guard", "--config", str(path), "--port", str(port)]
+        if command:
+            program = [
+                "-c",
+                "from biasbios_mlflow.guarding.app import serve\n"
+                "from biasbios_mlflow.guarding.config import GuardConfig\n"
+                f"config = GuardConfig.read({str(path)!r})\n"
+                f"serve(config, secret={SECRET!r}, port={port}, command={list(command)!r})",
+            ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "biasbios_mlflow", "guard", "--config", str(path)),
-                    *("--port", str(port)),
-                ],
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                [sys.executable, *program], stdout=log, stderr=subprocess.STDOUT
             )
         until(lambda: self.process.poll() is not None or self.is_up())
         assert self.process.poll() is None, self.log.read_text("utf-8")
@@ -251,13 +281,16 @@ class GuardProcess(Received):
         return self.process.wait(timeout=60)
 
 
+StartGuard = Callable[..., GuardProcess]
+
+
 @pytest.fixture
-def guard_process(port: int, webhook: str) -> Iterator[Callable[[Path], GuardProcess]]:
+def guard_process(port: int, webhook: str) -> Iterator[StartGuard]:
     """Run guards in processes of their own, which end with the test."""
     started: list[GuardProcess] = []
 
-    def start(path: Path) -> GuardProcess:
-        started.append(GuardProcess(path, port))
+    def start(path: Path, command: Sequence[str] = ()) -> GuardProcess:
+        started.append(GuardProcess(path, port, command))
         return started[-1]
 
     yield start

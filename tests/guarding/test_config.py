@@ -1,0 +1,113 @@
+"""The configuration is checked before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mlflow.exceptions import MlflowException
+
+from biasbios_mlflow.guarding.config import DEFAULT_SECRET_ENV, GuardConfig, read_secret
+from tests.program import call_program
+
+POLICY = {"rules": [{"metric": "bios", "min": 1, "bound": "point"}]}
+MODEL = {"policy": "gate.yaml"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "gate.yaml").write_text(yaml.safe_dump(POLICY), "utf-8")
+    (tmp_path / "bios.csv").touch()
+    return tmp_path
+
+
+def read(folder: Path, content: Any) -> GuardConfig:
+    path = folder / "guard.yaml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content), "utf-8")
+    return GuardConfig.read(path)
+
+
+def test_paths_are_relative_to_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    models = {
+        "file": {**MODEL, "data": "bios.csv"},
+        "named": {**MODEL, "data": "sample", "gate_on": "alias:candidate"},
+        "policy's": MODEL,
+    }
+    config = read(folder, {"models": models})
+    assert config.state == str(folder / "guard.db")
+    assert {m.policy for m in config.models.values()} == {str(folder / "gate.yaml")}
+    assert config.models["file"].data == str(folder / "bios.csv")
+    assert config.models["named"].data == "sample"
+    assert config.models["policy's"].data is None
+    arguments = config.models["named"].gate_arguments("named", "3")
+    assert arguments["model_uri"] == "models:/named/3"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"modls": {}}, "found the key 'modls'.*did you mean 'models'"),
+        ({"models": {}}, "guard.models: found {}"),
+        ({}, "guard.models: found nothing"),
+        ([], r"guard: found \[\]"),
+        ("a: [", "expected a YAML file"),
+        ({"models": {"m": {**MODEL, "gaet_on": "version"}}}, "models.m.*did you mean 'gate_on'"),
+        ({"models": {"m": {}}}, "models.m.policy: found nothing"),
+        ({"models": {"m": {**MODEL, "gate_on": "every"}}}, "gate_on: found 'every'"),
+        ({"models": {"m": {**MODEL, "gate_on": "alias:latest"}}}, "gate_on: found 'alias:latest'"),
+        ({"models": {"m": {**MODEL, "protect": ["v1"]}}}, "protect"),
+        ({"models": {"m": {"policy": "nowhere.yaml"}}}, "nowhere.yaml"),
+        ({"models": {"m": {"policy": "bios.csv"}}}, "policy"),
+        ({"models": {"m": {**MODEL, "options": {"devise": "cpu"}}}}, "did you mean 'device'"),
+        ({"models": {"m": MODEL}, "reconcile_seconds": 0}, "reconcile_seconds: found 0"),
+        ({"models": {"m": MODEL}, "workers": 0}, "workers: found 0"),
+    ],
+)
+def test_what_is_wrong_is_named(folder: Path, content: Any, says: str) -> None:
+    with pytest.raises(MlflowException, match=says):
+        read(folder, content)
+
+
+def test_the_example_of_the_contract(folder: Path) -> None:
+    config = read(
+        folder,
+        """
+        secret_env: BIASBIOS_WEBHOOK_SECRET
+        state: guard.db
+        reconcile_seconds: 60
+        models:
+          occupations:
+            policy: gate.yaml
+            data: bios/test.parquet
+            gate_on: version            # every new version, or alias:candidate
+            protect: [champion]
+        """,
+    )
+    assert config.models["occupations"].protect == ("champion",)
+
+
+def test_the_secret() -> None:
+    assert read_secret("A", {"A": "s"}) == "s"
+    for environment in ({}, {"A": ""}):
+        with pytest.raises(MlflowException, match="nothing in the environment variable A"):
+            read_secret("A", environment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--config is missing"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--register", "http://127.0.0.1:1"], DEFAULT_SECRET_ENV),
+    ],
+)
+def test_what_cannot_start(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(DEFAULT_SECRET_ENV, raising=False)
+    done = call_program("guard", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr

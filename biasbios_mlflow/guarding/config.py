@@ -63,7 +63,7 @@ class WatchedModel(_Strict):
         description="further options of the evaluation that a call of the gate may set",
     )
     gate_on: str = pydantic.Field(
-        "version", description="version: every new version; alias:<name>: what that alias is set to"
+        "version", description="version: every new version; alias:NAME: what that alias is set to"
     )
     from_version: int = pydantic.Field(
         1, ge=1, description="versions before this one are not gated by themselves"
@@ -78,7 +78,7 @@ class WatchedModel(_Strict):
         if value.startswith(_ALIAS):
             _check_alias(value.removeprefix(_ALIAS))
         elif value != "version":
-            raise ValueError("version, or alias:<name>")
+            raise ValueError("version, or alias:NAME")
         return value
 
     @pydantic.field_validator("protect")

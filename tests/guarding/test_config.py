@@ -9,7 +9,12 @@ import pytest
 import yaml
 from mlflow.exceptions import MlflowException
 
-from biasbios_mlflow.guarding.config import DEFAULT_SECRET_ENV, GuardConfig, read_secret
+from biasbios_mlflow.guarding.config import (
+    DEFAULT_SECRET_ENV,
+    GuardConfig,
+    WatchedModel,
+    read_secret,
+)
 from tests.program import call_program
 
 POLICY = {"rules": [{"metric": "bios", "min": 1, "bound": "point"}]}
@@ -111,3 +116,40 @@ def test_what_cannot_start(
     done = call_program("guard", *arguments)
     assert done.returncode == 2
     assert says in done.stderr
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_examples_can_be_read(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "guard"
+    config = GuardConfig.read(example / "guard.yaml")
+    assert config.models["occupations"].protect == ("champion",)
+    compose = yaml.safe_load((example / "compose.yaml").read_text("utf-8"))
+    assert set(compose["services"]) == {"mlflow", "guard"}
+    unit = (example / "biasbios-guard.service").read_text("utf-8")
+    assert "KillMode=mixed" in unit
+
+
+def test_the_docs_list_every_option() -> None:
+    """To write the tables anew: python -m tests.guarding.test_config."""
+    page = (ROOT / "docs" / "guard.md").read_text("utf-8")
+    assert with_tables(page) == page
+
+
+def with_tables(page: str) -> str:
+    for mark, model in (("options", GuardConfig), ("model options", WatchedModel)):
+        rows = ["| key | default | what it is |\n| --- | --- | --- |\n"]
+        for name, field in model.model_fields.items():
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            shown = "" if default in (None, (), {}) else f"`{default}`"
+            rows.append(f"| `{name}` | {shown} | {field.description} |\n")
+        begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->"
+        head, rest = page.split(begin)
+        page = f"{head}{begin}{''.join(rows)}{end}{rest.split(end, 1)[1]}"
+    return page
+
+
+if __name__ == "__main__":
+    docs = ROOT / "docs" / "guard.md"
+    docs.write_text(with_tables(docs.read_text("utf-8")), "utf-8")

@@ -77,6 +77,7 @@ def evaluate(
     import mlflow.models
 
     checked = EvaluationConfig.parse(config)
+    config["loaded_with"] = {"env_manager": env_manager, "model_config": model_config}
     if isinstance(model, str):
         uri, version = resolve_model_uri(model)
         config.setdefault("model_uri", uri if version is not None else model)

@@ -19,7 +19,7 @@ from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["BiasBiosEvaluator"]
+__all__ = ["BiasBiosEvaluator", "read_bios"]
 
 _logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class BiasBiosEvaluator(ModelEvaluator):
         if predictions is not None and config.predictions is None:
             config = config.model_copy(update={"predictions": predictions})
         try:
-            bios, config = _read(dataset, config, strict=not asked_for)
+            bios, config = read_bios(dataset, config, strict=not asked_for)
         except MlflowException as error:
             if asked_for:
                 raise
@@ -103,7 +103,7 @@ class BiasBiosEvaluator(ModelEvaluator):
         )
 
 
-def _read(
+def read_bios(
     dataset: Any, config: EvaluationConfig, *, strict: bool
 ) -> tuple[Bios | BiosStream, EvaluationConfig]:
     """Put MLflow's pieces of a dataset together again and check them.

@@ -25,6 +25,7 @@ from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.findings import Findings
+from biasbios_mlflow.fingerprint import Fingerprint, Identity
 from biasbios_mlflow.flips import Flips
 from biasbios_mlflow.prediction.inputs import ModelInputs, differ
 from biasbios_mlflow.prediction.label_order import suspect_label_order
@@ -38,7 +39,7 @@ from biasbios_mlflow.prediction.predictor import (
 )
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
-from biasbios_mlflow.prediction.store import WindowStore
+from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import Outcomes
@@ -48,6 +49,7 @@ __all__ = [
     "Stopwatch",
     "WindowResult",
     "conclude",
+    "data_hash",
     "evaluate_bios",
     "evaluate_window",
     "output_reader",
@@ -55,6 +57,9 @@ __all__ = [
 ]
 
 _logger = logging.getLogger(__name__)
+
+_LOW_COVERAGE = 0.5
+"""With fewer bios changed, metrics of the swapped copies are doubtful."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +78,16 @@ class Swapped:
 
 @dataclass(frozen=True, eq=False)
 class WindowResult:
-    """What one window of bios comes down to; results add up in any order."""
+    """What one window of bios comes down to; results add up in any order.
+
+    ``rows`` is the hash over the bios themselves, ``inputs`` that over their order and all other
+    columns.
+    """
 
     counts: Counts
     flips: Flips
     rows: RowHash
+    inputs: RowHash
     unknown: Counter[str]
     findings: Findings
 
@@ -86,6 +96,7 @@ class WindowResult:
             counts=self.counts + other.counts,
             flips=self.flips + other.flips,
             rows=self.rows + other.rows,
+            inputs=self.inputs + other.inputs,
             unknown=self.unknown + other.unknown,
             findings=self.findings + other.findings,
         )
@@ -99,6 +110,8 @@ class Evaluation:
     ----------
     path : str
         What was called to predict, and where it ran.
+    identity : Identity
+        Of the model.
     predictions_path : Path or None
         A predictions.parquet (see `biasbios_mlflow.rows`), which lives as long as this object; None
         with ``log_predictions=False``.
@@ -115,6 +128,7 @@ class Evaluation:
     labels: tuple[str, ...]
     path: str
     config: EvaluationConfig
+    identity: Identity
     predictions_path: Path | None = None
     warnings: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -123,6 +137,12 @@ class Evaluation:
     def data_sha256(self) -> str:
         """Hash over all rows."""
         return self.result.rows.hexdigest()
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What the result depends on."""
+        inputs = self.result.inputs.hexdigest()
+        return Fingerprint.of(self.identity, self.config, data=self.data_sha256, inputs=inputs)
 
 
 class Stopwatch:
@@ -198,17 +218,34 @@ def evaluate_window(
     if writer is not None:
         with watch("writing"):
             writer.write(bios, pair, outcomes, reader.names)
-    with watch("hashing"):
-        rows = bios.hash()
     with watch("findings"):
         findings = Findings.of(bios, directions)
+    with watch("hashing"):
+        rows, inputs = bios.hash(), _hash_inputs(bios, findings.prints[0])
     return WindowResult(
         counts=counts,
         flips=flips,
         rows=rows,
+        inputs=inputs,
         unknown=reader.unknown(pair.original),
         findings=findings,
     )
+
+
+def _hash_inputs(bios: Bios, prints: npt.NDArray[np.uint64]) -> RowHash:
+    """Hash which bio stands in which row, and the cells of the columns that are no part of a bio.
+
+    ``prints`` are hashes of the texts.
+    """
+    known = {c for c in vars(bios.columns).values() if c is not None and c != bios.columns.id}
+    names = [name for name in bios.inputs.columns if name not in known]
+    columns = [
+        [cell_bytes(cell).decode("latin-1") for cell in bios.inputs[name].tolist()]
+        for name in names
+    ]
+    rows, texts = map(str, bios.rows.tolist()), map(str, prints.tolist())
+    heads = [repr(names)] * len(bios)
+    return RowHash.of(zip(rows, texts, heads, *columns, strict=True))
 
 
 def _predict(
@@ -307,6 +344,7 @@ def evaluate_bios(
             config,
             watch,
             path=predictor.path,
+            identity=predictor.identity,
             missing=bios.missing,
             predictions_path=None if writer is None else writer.path,
         )
@@ -319,6 +357,14 @@ def evaluate_bios(
     return evaluation
 
 
+def data_hash(bios: Bios | BiosStream, config: EvaluationConfig) -> str:
+    """Return the hash over all rows as an evaluation states it, without predicting any."""
+    total = RowHash()
+    for window in bios.windows(config.window_size):
+        total += window.hash()
+    return total.hexdigest()
+
+
 def conclude(
     result: WindowResult,
     reader: OutputReader,
@@ -326,6 +372,7 @@ def conclude(
     watch: Stopwatch,
     *,
     path: str,
+    identity: Identity | None,
     missing: Mapping[str, int],
     predictions_path: Path | None = None,
 ) -> Evaluation:
@@ -342,6 +389,8 @@ def conclude(
         With the time that the windows took.
     path : str
         What was called to predict.
+    identity : Identity or None
+        Of the model; None where nothing tells it from others.
     missing : mapping of str to int
         How many bios were left out for want of which part.
     predictions_path : Path, optional
@@ -363,7 +412,7 @@ def conclude(
             seed=config.seed,
             min_cell=config.min_cell,
         )
-    doubts = [suspect_label_order(confusion, result.counts.labels)]
+    doubts = [suspect_label_order(confusion, result.counts.labels), _few_swapped(scores)]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
     for warning in warnings:
         _logger.warning("biasbios: %s", warning)
@@ -382,6 +431,7 @@ def conclude(
         labels=reader.labels.names,
         path=path,
         config=config,
+        identity=identity or Identity(None),
         predictions_path=predictions_path,
         warnings=warnings,
         seconds=watch.seconds,
@@ -425,15 +475,14 @@ def window_store(
     """Return where finished windows are kept; None without ``resume_dir`` or a model to know by."""
     if config.resume_dir is None or isinstance(predictor, StaticPredictions):
         return None
-    if predictor.identity is None:
+    identity = predictor.identity
+    if identity is None or not identity.known:
         _logger.warning(
-            "biasbios: nothing tells this model from another (it is not logged and cannot be "
-            "pickled), so resume_dir is not used."
+            "biasbios: nothing tells this model or its encoder from others (it is not logged and "
+            "cannot be pickled), so resume_dir is not used."
         )
         return None
-    return WindowStore(
-        Path(config.resume_dir), model=predictor.identity, config=config.prediction_options()
-    )
+    return WindowStore(Path(config.resume_dir), Fingerprint.of(identity, config))
 
 
 def _windows(
@@ -486,6 +535,16 @@ def _confusion(counts: Counts) -> npt.NDArray[np.int64]:
     at = (columns["occupations"][known], columns["predictions"][known])
     np.add.at(confusion, at, counts.bios[known])
     return confusion
+
+
+def _few_swapped(scores: Scores) -> str | None:
+    coverage = scores.metrics.get("swap_coverage", 1.0)
+    if coverage >= _LOW_COVERAGE:
+        return None
+    return (
+        f"the swap changed {coverage:.0%} of the bios: ctf and prediction_consistency say little "
+        "about the others"
+    )
 
 
 def _with_reason(scores: Scores, no_probabilities: str | None) -> Scores:

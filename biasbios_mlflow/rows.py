@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +20,23 @@ from biasbios_mlflow.prediction.outputs import Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
 
-__all__ = ["RowsSink", "RowsWriter", "read_outcomes", "rows_table"]
+__all__ = [
+    "ROWS_FILE",
+    "SUMMARY_FILE",
+    "RowsSink",
+    "RowsWriter",
+    "file_digest",
+    "read_outcomes",
+    "rows_table",
+]
 
 _METADATA = b"biasbios"
+
+SUMMARY_FILE = "summary.json"
+"""Everything about an evaluation but its rows."""
+
+ROWS_FILE = "predictions.parquet"
+"""One row a bio; the summary holds its hash."""
 
 
 class RowsSink(Protocol):
@@ -124,6 +139,15 @@ def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Seque
                 pa.array(matrix.ravel()), matrix.shape[1]
             )
     return pa.table(columns)
+
+
+def file_digest(path: Path | str) -> str:
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
+    with Path(path).open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_outcomes(path: Path | str) -> Outcomes:

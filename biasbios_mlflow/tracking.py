@@ -13,14 +13,14 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelInput, Metric, Run
 from mlflow.models.evaluation.base import EvaluationArtifact, EvaluationResult
-from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS, MLFLOW_RUN_NOTE
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH
 
 from biasbios_mlflow.pipeline import Evaluation
+from biasbios_mlflow.report.description import describe, is_ours
+from biasbios_mlflow.rows import SUMMARY_FILE
 
-__all__ = ["describe_model", "log_evaluation", "metric_names"]
-
-_SUMMARY = "summary.json"
+__all__ = ["describe_model", "describe_run", "log_evaluation", "metric_names"]
 
 _FOLDER = "biasbios"
 _TAG_LIMIT = 5000  # of MLflow's older stores; newer ones take 8,000
@@ -68,6 +68,13 @@ def describe_model(model: Any, *, model_id: str | None, uri: str | None) -> dict
         ]
     described["flavor"] = getattr(model, "loader_module", None)
     return described
+
+
+def describe_run(client: MlflowClient, run_id: str, text: str) -> None:
+    """Describe a run in Markdown, unless somebody else has."""
+    there = client.get_run(run_id).data.tags.get(MLFLOW_RUN_NOTE, "")
+    if not there or is_ours(there):
+        client.set_tag(run_id, MLFLOW_RUN_NOTE, text)
 
 
 def log_evaluation(
@@ -169,6 +176,13 @@ def _log_files(
             if path.suffix != ".parquet":  # large: loaded when asked for
                 artifact._load(str(path))
             artifacts[f"{prefix}{_FOLDER}/{name}"] = artifact
+        text = describe(
+            json.loads(paths["summary"].read_text("utf-8")),
+            run_id=run_id,
+            experiment_id=run.info.experiment_id,
+            folder=folder,
+        )
+        describe_run(client, run_id, text)
     return artifacts
 
 
@@ -180,7 +194,9 @@ def _free_folder(client: MlflowClient, run_id: str, prefix: str) -> str:
     """
     wanted = f"{_FOLDER}/{prefix}" if prefix else _FOLDER
     folder, number = wanted, 2
-    while any(Path(item.path).name == _SUMMARY for item in client.list_artifacts(run_id, folder)):
+    while any(
+        Path(item.path).name == SUMMARY_FILE for item in client.list_artifacts(run_id, folder)
+    ):
         folder, number = f"{wanted}-{number}", number + 1
     return folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pydantic
 import yaml
@@ -55,12 +55,9 @@ class WatchedModel(_Strict):
     )
     split: str | None = pydantic.Field(None, description="which part of the data")
     sample: int | None = pydantic.Field(None, ge=1, description="draw so many bios")
-    env_manager: Literal["local", "virtualenv", "uv", "conda"] = pydantic.Field(
-        "local", description="environment in which the model predicts"
-    )
     options: dict[str, Any] = pydantic.Field(
         default_factory=dict,
-        description="further options of the evaluation that a call of the gate may set",
+        description="options of the evaluation that do not bear on the numbers, such as device",
     )
     gate_on: str = pydantic.Field(
         "version", description="version: every new version; alias:NAME: what that alias is set to"
@@ -101,7 +98,6 @@ class WatchedModel(_Strict):
             "policy": self.policy,
             "split": self.split,
             "sample": self.sample,
-            "env_manager": self.env_manager,
             **self.options,
         }
 
@@ -115,7 +111,7 @@ class GuardConfig(_Strict):
     Traceback (most recent call last):
         ...
     mlflow.exceptions.MlflowException: guard.models.occupations: found the key 'gate', expected \
-one of data, env_manager, from_version, gate_on, options, policy, protect, sample, split. \
+one of data, from_version, gate_on, options, policy, protect, sample, split. \
 Fix: did you mean 'gate_on'?
     """
 
@@ -184,9 +180,38 @@ Fix: did you mean 'gate_on'?
             if model.data is not None and (folder / model.data).exists():
                 update["data"] = str(folder / model.data)
             models[name] = model.model_copy(update=update)
-            GatePolicy.parse(models[name].policy)
-            EvaluationConfig.parse(model.options)
+            _check(name, models[name])
         return config.model_copy(update={"state": str(folder / config.state), "models": models})
+
+
+def _check(name: str, model: WatchedModel) -> None:
+    """Raise now at what every gate of a model would raise at."""
+    policy = GatePolicy.parse(model.policy)
+    EvaluationConfig.parse(model.options)
+    for option in model.options:
+        if EvaluationConfig.bears_on(option) != "nothing":
+            raise invalid(
+                f"guard.models.{name}.options",
+                found=f"{option!r}",
+                expected="it in the policy, whose hash holds all that bears on the numbers",
+                fix=f"write it under evaluation: in {model.policy}",
+            )
+    for key in ("data", "split", "sample"):
+        here, there = getattr(model, key), getattr(policy.evaluation, key)
+        if here is not None and there is not None:
+            raise invalid(
+                f"guard.models.{name}.{key}",
+                found="it here and in the policy",
+                expected="it in one of them",
+                fix="take it out here",
+            )
+    if model.data is None and policy.evaluation.data is None:
+        raise invalid(
+            f"guard.models.{name}.data",
+            found="none here or in the policy",
+            expected="the bios to evaluate on",
+            fix="name them here, or as evaluation.data in the policy",
+        )
 
 
 def _named(error: pydantic.ValidationError, content: Any) -> MlflowException | None:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from mlflow.exceptions import MlflowException
 
-from biasbios_mlflow.gating.promotion import alias_target, move_alias, remove_alias, turn
+from biasbios_mlflow.gating.evidence import REASON_TAG, REPLACED_TAG, VERDICT_TAG, evidence_of
+from biasbios_mlflow.gating.promotion import (
+    alias_history,
+    alias_target,
+    move_alias,
+    remove_alias,
+    turn,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -17,9 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GUARD_TAG",
-    "REASON_TAG",
-    "REPLACED_TAG",
-    "VERDICT_TAG",
     "Registry",
     "Standing",
     "is_gone",
@@ -27,12 +31,9 @@ __all__ = [
     "standing",
 ]
 
-VERDICT_TAG = "biasbios.gate"
-REASON_TAG = "biasbios.gate.reason"
-REPLACED_TAG = "biasbios.gate.replaced_by"
 GUARD_TAG = "biasbios.guard"
 
-_VERDICTS = ("passed", "failed", "error")
+_WORDS = {"passed": "passed", "failed": "failed the gate", "error": "could not be gated"}
 _TAG_LIMIT = 5000  # characters MLflow keeps of a tag
 
 
@@ -63,11 +64,14 @@ def standing(client: MlflowClient, version: ModelVersion) -> Standing:
     mlflow.exceptions.MlflowException
         When the server cannot be reached.
     """
-    verdict = version.tags.get(VERDICT_TAG)
-    if verdict not in _VERDICTS:
+    if version.tags.get(VERDICT_TAG) not in _WORDS:
         return Standing(None, False, "was never gated")
-    words = {"passed": "passed", "failed": "failed the gate", "error": "could not be gated"}
-    return Standing(verdict, verdict == "passed", words[verdict])
+    evidence = evidence_of(client, version)
+    assert evidence is not None
+    words = _WORDS[evidence.verdict]
+    if evidence.verdict == "passed" and not evidence.holds:
+        words = f"says that it passed, but {'; '.join(evidence.faults)}"
+    return Standing(evidence.verdict, evidence.passes, words)
 
 
 def is_gone(error: MlflowException) -> bool:
@@ -185,7 +189,7 @@ class Registry:
             found = alias_target(self._client, self.name, alias)
             if found is None or self.standing(found).passes:
                 return found, found
-            to = self._last_passed(held)
+            to = self._last_passed(alias, held)
             when = datetime.now(timezone.utc).isoformat(timespec="seconds")
             done = "taken off" if to is None else f"moved back to version {to}"
             # First the tag: killed in between, the guard finds the alias again and repeats it.
@@ -198,12 +202,19 @@ class Registry:
                 move_alias(self._client, self.name, alias, version=to, expected=found)
         return found, to
 
-    def _last_passed(self, held: list[str | None]) -> str | None:
-        """Return where the alias stood last, else the newest version that passed, if any."""
-        for number in dict.fromkeys(held):
-            if number is not None and self.standing(number).passes:
+    def _last_passed(self, alias: str, held: list[str | None]) -> str | None:
+        """Return where the alias stood last by right, else the newest version that passed."""
+        for number in self._stood(alias, held):
+            if self.standing(number).passes:
                 return number
-        passed = [v for v in self.versions() if standing(self._client, v).verdict == "passed"]
+        passed = [v for v in self.versions() if v.tags.get(VERDICT_TAG) == "passed"]
         # What another version replaced comes after all that was not.
         passed.sort(key=lambda v: (REPLACED_TAG not in v.tags, int(v.version)), reverse=True)
         return next((str(v.version) for v in passed if standing(self._client, v).passes), None)
+
+    def _stood(self, alias: str, held: list[str | None]) -> list[str]:
+        """Return where an alias stood, the latest first, each version once."""
+        promoted = alias_history(self._client, self.name, alias)[::-1]
+        # Where a gate moved it and the guard never saw it, it did while no guard was there.
+        missed = [number for number in promoted[:1] if number not in held]
+        return list(dict.fromkeys(n for n in (*missed, *held, *promoted) if n is not None))

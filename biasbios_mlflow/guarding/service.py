@@ -20,19 +20,13 @@ from huey import SqliteHuey
 from huey.consumer import Consumer, Scheduler
 from huey.exceptions import RetryTask
 
+from biasbios_mlflow.gating.evidence import REASON_TAG, REPLACED_TAG, VERDICT_TAG
 from biasbios_mlflow.gating.policy import GatePolicy
 from biasbios_mlflow.gating.promotion import AliasMovedError
 from biasbios_mlflow.guarding.config import GuardConfig, WatchedModel
 from biasbios_mlflow.guarding.job import UNREACHABLE
 from biasbios_mlflow.guarding.process import GATE_COMMAND, Ended, run_gate
-from biasbios_mlflow.guarding.registry import (
-    REASON_TAG,
-    REPLACED_TAG,
-    VERDICT_TAG,
-    Registry,
-    is_outage,
-    standing,
-)
+from biasbios_mlflow.guarding.registry import Registry, is_outage, standing
 from biasbios_mlflow.guarding.state import DueGate, State
 from biasbios_mlflow.guarding.webhooks import EVENTS, Event
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -18,6 +19,7 @@ import pandas as pd
 from biasbios_mlflow.bios.checked import Bios, check_column
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid, missing_extra
+from biasbios_mlflow.prediction.identity import content_digest, identify, update_with_weights
 
 if TYPE_CHECKING:
     from biasbios_mlflow.prediction.tokens import TokenModel
@@ -109,6 +111,8 @@ class Encoder:
         From a list of n str to an array of shape (n, d).
     session : callable, optional
         Gives a context manager that keeps a model on its device.
+    identity : str, optional
+        Hash of its content; None where nothing tells it from others.
     """
 
     def __init__(
@@ -116,8 +120,11 @@ class Encoder:
         name: str,
         encode: Callable[[list[str]], Any],
         session: Callable[[], AbstractContextManager[None]] = nullcontext,
+        *,
+        identity: str | None = None,
     ) -> None:
         self.name = name
+        self.identity = identity
         self.session = session
         self._encode = encode
 
@@ -170,7 +177,8 @@ def find_features(config: EvaluationConfig) -> Encoder | FeatureColumns | None:
         return None
     if callable(encoder):
         name = getattr(encoder, "__qualname__", type(encoder).__name__)
-        return Encoder(name, lambda texts: _in_batches(encoder, texts))
+        identity = content_digest(encoder)
+        return Encoder(name, lambda texts: _in_batches(encoder, texts), identity=identity)
     return _load_encoder(str(encoder), config)
 
 
@@ -179,14 +187,22 @@ def _load_encoder(name: str, config: EvaluationConfig) -> Encoder:
         import mlflow.pyfunc
 
         model = mlflow.pyfunc.load_model(name)
-        return Encoder(name, lambda texts: _in_batches(model.predict, texts))
+        identity = identify(model, config.model_copy(update={"loaded_with": None})).model
+        return Encoder(name, lambda texts: _in_batches(model.predict, texts), identity=identity)
     if importlib.util.find_spec("sentence_transformers") is not None and _is_sentence_model(name):
         library = importlib.import_module("sentence_transformers")
         device = None if config.device == "auto" else config.device
         sentences = library.SentenceTransformer(name, device=device)
         if config.max_length is not None:
             sentences.max_seq_length = config.max_length
-        return Encoder(name, lambda texts: sentences.encode(texts, show_progress_bar=False))
+        digest = hashlib.sha256(repr((sentences, sentences.max_seq_length)).encode())
+        digest.update(repr(sorted(sentences.tokenizer.get_vocab().items())).encode())
+        update_with_weights(digest, sentences)
+        return Encoder(
+            name,
+            lambda texts: sentences.encode(texts, show_progress_bar=False),
+            identity=digest.hexdigest(),
+        )
     return SentenceModel.load(name).encoder(config)
 
 
@@ -282,7 +298,27 @@ class SentenceModel:
             return matrix
 
         name = f"{self.name} ({self.pooling} pooling) on {running.device}"
-        return Encoder(name, encode, running.session)
+        return Encoder(name, encode, running.session, identity=self.digest(running.max_length))
+
+    def digest(self, max_length: int | None) -> str:
+        """Return a hash of all that vectors depend on beside the texts, precision and packages.
+
+        Parameters
+        ----------
+        max_length : int or None
+            Tokens after which a text is cut.
+        """
+        settings = (self.pooling, self.normalize, max_length)
+        digest = hashlib.sha256(repr(settings).encode())
+        self.update(digest)
+        return digest.hexdigest()
+
+    def update(self, digest: Any) -> None:
+        """Add configuration, vocabulary and weights to a hash."""
+        shape = {k: v for k, v in self.model.config.to_dict().items() if k != "_name_or_path"}
+        digest.update(json.dumps(shape, sort_keys=True, default=str).encode())
+        digest.update(repr(sorted(self.tokenizer.get_vocab().items())).encode())
+        update_with_weights(digest, self.model)
 
 
 def _is_sentence_model(name: str) -> bool:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.features import Encoder, FeatureColumns, find_features
 from biasbios_mlflow.prediction.identity import identify
 from biasbios_mlflow.prediction.inputs import ModelInputs, differ
@@ -46,13 +47,13 @@ class Predictor(Protocol):
         What is called, and where, for the log and the summary.
     classes : sequence or None
         What columns or integer outputs stand for, where the model says so.
-    identity : str or None
-        What tells the model from others, where finished windows are kept (see `identify`).
+    identity : Identity or None
+        What tells the model from others (see `identify`).
     """
 
     path: str
     classes: Sequence[Any] | None
-    identity: str | None
+    identity: Identity | None
 
     def session(self) -> AbstractContextManager[None]:
         """Keep the model ready, where it pays, until the block ends."""
@@ -73,7 +74,7 @@ class FeaturePredictor:
     features : Encoder or FeatureColumns
     """
 
-    identity: str | None = None
+    identity: Identity | None = None
 
     def __init__(self, model: Predictor, features: Encoder | FeatureColumns) -> None:
         self.path = f"{features.name}, then {model.path}"
@@ -137,8 +138,8 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
         found = kind(model, features=features is not None)
     if features is not None:
         found = FeaturePredictor(found, features)
-    if config.resume_dir is not None:
-        found.identity = identify(model, config)
+    encoder = features.identity if isinstance(features, Encoder) else ""
+    found.identity = identify(model, config, encoder=encoder)
     return found
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.inputs import ModelInputs
 
 __all__ = ["PyfuncPredictor", "ServedPredictor"]
@@ -65,7 +66,7 @@ class PyfuncPredictor:
     """
 
     classes: Sequence[Any] | None = None
-    identity: str | None = None
+    identity: Identity | None = None
 
     def __init__(self, model: Any, *, features: bool = False) -> None:
         self.path = "pyfunc.predict"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.inputs import ModelInputs
 
 __all__ = ["SklearnPredictor"]
@@ -22,7 +23,7 @@ class SklearnPredictor:
         A fitted classifier: a pipeline from texts, or from a frame with named columns.
     """
 
-    identity: str | None = None
+    identity: Identity | None = None
 
     def __init__(self, estimator: Any) -> None:
         self.classes: Sequence[Any] | None = (

@@ -7,6 +7,7 @@ import pandas as pd
 from biasbios_mlflow.bios.checked import Bios, check_column
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
 
 __all__ = ["StaticPredictions"]
@@ -26,6 +27,7 @@ class StaticPredictions:
     """
 
     classes = None
+    identity = Identity("static")  # the hash over the data's columns tells the rest
 
     def __init__(self, config: EvaluationConfig) -> None:
         self.path = "static predictions"

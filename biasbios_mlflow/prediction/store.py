@@ -8,6 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import numpy.typing as npt
 
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.fingerprint import Fingerprint
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
 
-__all__ = ["WindowStore", "read_sealed", "write_sealed"]
+__all__ = ["WindowStore", "cell_bytes", "read_sealed", "write_sealed"]
 
 _logger = logging.getLogger(__name__)
 
@@ -73,8 +75,8 @@ class WindowStore:
     ----------
     folder : Path
         Made where it does not exist.
-    model, config : str
-        What identifies the model, and the options that bear on predictions.
+    fingerprint : Fingerprint
+        Of all windows: of model, options, swap and packages.
 
     Raises
     ------
@@ -82,7 +84,7 @@ class WindowStore:
         When the folder cannot be made.
     """
 
-    def __init__(self, folder: Path, *, model: str, config: str) -> None:
+    def __init__(self, folder: Path, fingerprint: Fingerprint) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -93,7 +95,8 @@ class WindowStore:
                 fix="name another folder",
             ) from error
         self._folder = folder
-        self._about = json.dumps([model, config])
+        options = {k: v for k, v in fingerprint.options.items() if k != "scoring"}
+        self._about = replace(fingerprint, options=options).sha256()
 
     def key(self, bios: Bios, counterfactuals: Sequence[str]) -> str:
         """Return what identifies a window: 64 hexadecimal digits."""
@@ -106,7 +109,7 @@ class WindowStore:
             _update(digest, str(name).encode("utf-8", "surrogatepass"))
             if name != bios.columns.text:
                 for cell in bios.inputs[name].tolist():
-                    _update(digest, _as_bytes(cell))
+                    _update(digest, cell_bytes(cell))
         digest.update(bios.rows.tobytes())
         return digest.hexdigest()
 
@@ -167,7 +170,8 @@ def _update(digest: Any, data: bytes) -> None:
     digest.update(data)
 
 
-def _as_bytes(cell: object) -> bytes:
+def cell_bytes(cell: object) -> bytes:
+    """Return bytes that tell a cell of the data from others."""
     if isinstance(cell, np.ndarray):
         return repr((cell.dtype, cell.shape)).encode() + cell.tobytes()
     return repr(cell).encode("utf-8", "surrogatepass")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.features import SentenceModel
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
@@ -34,7 +35,7 @@ class EncoderHeadPredictor:
     config : EvaluationConfig
     """
 
-    identity: str | None = None
+    identity: Identity | None = None
 
     def __init__(self, classifier: Any, config: EvaluationConfig) -> None:
         about = classifier.about

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.inputs import ModelInputs
 
 __all__ = ["TransformersPredictor"]
@@ -36,7 +37,7 @@ class TransformersPredictor:
         MLflow's ``model_config``.
     """
 
-    identity: str | None = None
+    identity: Identity | None = None
 
     def __init__(
         self, pipeline: Any, config: EvaluationConfig, settings: Mapping[str, Any] | None = None

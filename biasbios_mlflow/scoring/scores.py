@@ -347,7 +347,9 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
     if unpaired == n:
         no_pair = "no counterfactual predictions"
     no_flag = "not known which bios the swap changed" if counts.where(changed=2) else ""
-    no_change = no_flag or ("" if t.changed else "the swap changed no bio")
+    # Copies that are all the same show nothing, not perfect consistency.
+    all_same = "" if no_flag or t.changed else "the swap changed no bio"
+    no_change = no_flag or all_same
 
     expected = n - counts.where(predictions=n_labels)
     n_ctf = int(counts.ctf_bios.sum())
@@ -371,10 +373,10 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
         "accuracy_gap": no_gender,
         **dict.fromkeys(_GAP_METRICS, no_gap),
         **dict.fromkeys(("fpr_gap_rms", "fpr_gap_abs"), no_gap or no_fpr),
-        "prediction_consistency": no_pair,
+        "prediction_consistency": no_pair or all_same,
         "swap_coverage": no_flag,
         "prediction_consistency_changed": no_pair or no_change,
-        **dict.fromkeys(CTF_READINGS, no_ctf),
+        **dict.fromkeys(CTF_READINGS, no_ctf or all_same),
         "ctf_changed": no_changed_ctf,
     }
     if n == 0:

@@ -156,7 +156,10 @@ def _evaluate(
     uri = None
     if model is not None:
         uri = _pinned(model)
-        config = config.model_copy(update={"model_uri": config.model_uri or uri})
+        loaded = {"model_config": model_config}
+        config = config.model_copy(
+            update={"model_uri": config.model_uri or uri, "loaded_with": loaded}
+        )
     else:
         find_predictor(None, config)  # is there a column of predictions?
     active = mlflow.active_run()
@@ -245,7 +248,13 @@ def evaluate_frame(
     findings = replace(total.result.findings, repeated=repeated)
     result = replace(total.result, findings=findings)
     return conclude(
-        result, reader, config, watch, path=f"{total.path} on Spark", missing=whole.missing
+        result,
+        reader,
+        config,
+        watch,
+        path=f"{total.path} on Spark",
+        identity=total.identity,
+        missing=whole.missing,
     )
 
 

@@ -23,6 +23,7 @@ from mlflow.exceptions import MlflowException
 from biasbios_mlflow.bios.checked import Bios, Columns, encode_bios
 from biasbios_mlflow.bios.occupations import Labels, canonical
 from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.flips import Flips
 from biasbios_mlflow.pipeline import (
     Stopwatch,
@@ -119,6 +120,7 @@ class Part:
     seconds: Counter[str]
     learned: Mapping[str, Any]
     path: str
+    identity: Identity | None
 
     def __add__(self, other: Part) -> Part:
         if self.learned != other.learned:
@@ -261,6 +263,7 @@ class Task:
                     seconds=Counter(watch.seconds),
                     learned=ready.learned,
                     path=ready.predictor.path,
+                    identity=ready.predictor.identity,
                 )
                 total = part if total is None else total + part
         if total is not None:
@@ -296,7 +299,7 @@ class Task:
 
     @cached_property
     def _key(self) -> str:
-        about = [self.archive, self.model_config, self.config.prediction_options()]
+        about = [self.archive, self.model_config, self.config.model_dump_json()]
         state = [about, self.labels.names, self.occupation_ids, self.tracking_uri, self.nonce]
         return hashlib.sha256(repr(state).encode() + self.head).hexdigest()
 

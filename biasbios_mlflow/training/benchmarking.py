@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import logging
@@ -22,7 +21,9 @@ from biasbios_mlflow.bios.readers import load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.runs import outcomes_at
+from biasbios_mlflow.fingerprint import Fingerprint, Identity, json_hash
+from biasbios_mlflow.rows import ROWS_FILE
+from biasbios_mlflow.runs import outcomes_at, summary_at
 from biasbios_mlflow.scoring import HEADLINE, compare
 from biasbios_mlflow.training.classifiers import (
     Classifier,
@@ -302,11 +303,12 @@ class _Job:
             "settings": None if encoder is None else self.settings.relevant(self.method),
             "features": self.features if encoder is None else encoder.identity,
             "data": [training.sha256, test.sha256],
-            "evaluation": config.as_json(),
+            # Of all but the classifier, which what is above makes.
+            "evaluation": Fingerprint.of(Identity(None), config, data=test.sha256).to_dict(),
             "log_models": self.log_models,
             "versions": _versions(),
         }
-        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        return json_hash(about)
 
     def _train_and_evaluate(
         self, training: TrainingSet, test: _TestSet, config: EvaluationConfig, key: str
@@ -382,6 +384,11 @@ def _find(key: str, parent: str) -> Run | None:
         return None
     run = found[0]
     try:
+        _rows_of(run.info.run_id)
+    except (MlflowException, OSError, ValueError) as error:
+        _logger.warning("Run %s is not taken over: %s", run.info.run_id, error)
+        return None
+    try:
         was = client.get_run(run.data.tags[MLFLOW_PARENT_RUN_ID])
         orphan = was.info.status != "FINISHED"
     except (KeyError, MlflowException):
@@ -438,7 +445,7 @@ def _compare(runs: pd.DataFrame, config: EvaluationConfig) -> pd.DataFrame:
 
 
 def _rows_of(run_id: str) -> Any:
-    return outcomes_at(f"runs:/{run_id}/biasbios/predictions.parquet")
+    return outcomes_at(f"runs:/{run_id}/biasbios/{ROWS_FILE}", summary_at(run_id))
 
 
 def _log(result: BenchmarkResult, about: Mapping[str, Any]) -> None:

@@ -18,12 +18,14 @@ from biasbios_mlflow.guarding.config import (
 from tests.program import call_program
 
 POLICY = {"rules": [{"metric": "bios", "min": 1, "bound": "point"}]}
-MODEL = {"policy": "gate.yaml"}
+MODEL = {"policy": "gate.yaml", "data": "sample"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "gate.yaml").write_text(yaml.safe_dump(POLICY), "utf-8")
+    pinned = {**POLICY, "evaluation": {"data": "sample"}}
+    (tmp_path / "pinned.yaml").write_text(yaml.safe_dump(pinned), "utf-8")
     (tmp_path / "bios.csv").touch()
     return tmp_path
 
@@ -39,11 +41,11 @@ def test_paths_are_relative_to_the_file(folder: Path, monkeypatch: pytest.Monkey
     models = {
         "file": {**MODEL, "data": "bios.csv"},
         "named": {**MODEL, "data": "sample", "gate_on": "alias:candidate"},
-        "policy's": MODEL,
+        "policy's": {"policy": "pinned.yaml"},
     }
     config = read(folder, {"models": models})
     assert config.state == str(folder / "guard.db")
-    assert {m.policy for m in config.models.values()} == {str(folder / "gate.yaml")}
+    assert config.models["file"].policy == str(folder / "gate.yaml")
     assert config.models["file"].data == str(folder / "bios.csv")
     assert config.models["named"].data == "sample"
     assert config.models["policy's"].data is None
@@ -67,6 +69,9 @@ def test_paths_are_relative_to_the_file(folder: Path, monkeypatch: pytest.Monkey
         ({"models": {"m": {"policy": "nowhere.yaml"}}}, "nowhere.yaml"),
         ({"models": {"m": {"policy": "bios.csv"}}}, "policy"),
         ({"models": {"m": {**MODEL, "options": {"devise": "cpu"}}}}, "did you mean 'device'"),
+        ({"models": {"m": {**MODEL, "options": {"min_cell": 3}}}}, "found 'min_cell'"),
+        ({"models": {"m": {"policy": "gate.yaml"}}}, "none here or in the policy"),
+        ({"models": {"m": {**MODEL, "policy": "pinned.yaml"}}}, "it here and in the policy"),
         ({"models": {"m": MODEL}, "reconcile_seconds": 0}, "reconcile_seconds: found 0"),
         ({"models": {"m": MODEL}, "workers": 0}, "workers: found 0"),
     ],

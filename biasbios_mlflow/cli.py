@@ -19,6 +19,7 @@ import click
 
 from biasbios_mlflow import __version__
 from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.guarding.command import guard
 
 if TYPE_CHECKING:
     from mlflow.models import EvaluationResult
@@ -67,6 +68,9 @@ def main() -> None:
     """
     if not sys.stderr.isatty():  # bars of MLflow that nobody watches
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+
+
+main.add_command(guard)
 
 
 def _gate_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -70,8 +70,8 @@ class EvaluationConfig(pydantic.BaseModel):
 
     Examples
     --------
-    >>> EvaluationConfig.parse({"min_cell": 5}).min_cell
-    5
+    >>> EvaluationConfig.parse({"min_cell": 10}).min_cell
+    10
     >>> EvaluationConfig.parse({"min_cell": 0})
     Traceback (most recent call last):
         ...
@@ -163,7 +163,7 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         0, ge=0, description="seed of the replicates, and of the sample"
     )
     min_cell: Scoring[int] = pydantic.Field(
-        1, ge=1, description="bios of each gender that an occupation needs to be scored"
+        5, ge=1, description="bios of each gender that an occupation needs to be scored"
     )
     metric_prefix: Nothing[str] = pydantic.Field(
         "", description="goes in front of biasbios/<metric>"

@@ -544,7 +544,10 @@ class OutputReader:
             self._say_no_probabilities(_ONLY_TOP)
             return _Content(_pick(cells, lambda cell: cell["label"]))
         _require_all(there, cells, rows)
-        return self._unpack_frame(pd.DataFrame(list(cells)))
+        content = self._unpack_frame(pd.DataFrame(list(cells)))
+        if content.cells is not None and any(_sort(cell) != "label" for cell in content.cells):
+            raise self._unreadable(f"a dict with the keys {list(cells[0])} for row {rows[0]}")
+        return self._interpret(content, rows)
 
     def _interpret_ranked(
         self, cells: npt.NDArray[np.object_], there: npt.NDArray[Any], rows: npt.NDArray[np.int64]

@@ -32,7 +32,7 @@ class ModelInputs:
         Which bio of the window each row comes from.
     texts : list of str of length rows
     features : ndarray of shape (rows, d), optional
-        For models that eat features: one vector a row.
+        For models that take features: one vector a row.
 
     Attributes
     ----------

@@ -23,6 +23,7 @@ from mlflow.exceptions import MlflowException
 from biasbios_mlflow.bios.checked import Bios, Columns, encode_bios
 from biasbios_mlflow.bios.occupations import Labels, canonical
 from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.flips import Flips
 from biasbios_mlflow.pipeline import (
@@ -205,7 +206,8 @@ class Task:
         """Evaluate the windows of a partition."""
         try:
             yield from self._run(batches)
-        except MlflowException as error:
+        except (FastPathError, MlflowException) as found:
+            error = found if isinstance(found, MlflowException) else _not_fast(found)
             told = json.dumps({"message": error.message, "code": error.error_code}).encode()
             # Spark hands on no more than an exception's text.
             coded = base64.b64encode(told).decode()
@@ -377,6 +379,16 @@ def user_error(text: str) -> MlflowException | None:
     error = MlflowException(told["message"])
     error.error_code = told["code"]
     return error
+
+
+def _not_fast(error: FastPathError) -> MlflowException:
+    """Return the user error for a fast path that failed after others had used it."""
+    return invalid(
+        "prediction",
+        found=f"a fast path that does not hold for all bios ({error})",
+        expected="one way to predict all bios",
+        fix="set prediction='pyfunc'",
+    )
 
 
 def _part_batch(part: Part, *, keep: bool) -> pa.RecordBatch:

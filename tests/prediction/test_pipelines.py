@@ -25,10 +25,10 @@ FIVE = ("balanced_accuracy", "ctf", "prediction_consistency", "gap_rms", "gap_ab
 
 @pytest.fixture(scope="module")
 def some(bios: pd.DataFrame) -> pd.DataFrame:
-    """Bios of which the longest have more than 64 tokens, at most 100."""
+    """Bios of which the longest have more than 64 tokens, at most 256."""
     some = bios.iloc[::17].head(30).reset_index(drop=True)
     some["hard_text"] = [
-        " ".join(text.split()[: 4 + row // 2]) for row, text in enumerate(some["hard_text"])
+        " ".join(text.split()[: 4 + row]) for row, text in enumerate(some["hard_text"])
     ]
     return some
 
@@ -51,7 +51,7 @@ class Subclass(transformers.TextClassificationPipeline):
 
 Settings = dict[str, Any]
 BARE = {i: f"LABEL_{i}" for i in range(28)}
-WIDE = {"max_position_embeddings": 160}
+WIDE = {"max_position_embeddings": 256}
 
 # Options of the model, settings of the pipeline, model_config, and the path expected.
 KINDS: dict[str, tuple[Settings, Settings, Settings, str]] = {
@@ -109,7 +109,7 @@ def test_bios_too_long_for_the_model_are_cut_and_counted(
     assert evaluation.result.cut >= sum(length > 64 for length in lengths) > 0
     assert "bios_cut" in evaluation.warnings[-1]
     assert f"{evaluation.result.cut} of {len(some)} bios are longer" in evaluation.warnings[-1]
-    with pytest.raises(RuntimeError):
+    with pytest.raises(MlflowException, match="must match the existing size"):
         run(model, some, prediction="pyfunc")
 
 

@@ -23,6 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from biasbios_mlflow import load_bios
+from tests.drawing import draw_once
 
 # Machines that run the tests are slow at times; a slow example is no failure.
 hypothesis.settings.register_profile("biasbios", deadline=None)
@@ -80,6 +81,14 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def figures() -> Iterator[None]:
+    """Figures of equal content are drawn once."""
+    with pytest.MonkeyPatch.context() as patch:
+        draw_once(patch)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ import warnings
 
 import pytest
 
-# Workers and whatever else the machine does share the cores: several threads that solve a small
-# problem spend their time waiting for one another (12 s instead of 0.6 s for the tests' classifier).
+# Workers, and whatever else the machine does, share the cores: threads that solve a small problem
+# together wait for one another most of the time (12 s instead of 1 s for the tests' classifier).
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 

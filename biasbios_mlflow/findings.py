@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.bios.drawing import keyed_hashes
-from biasbios_mlflow.bios.occupations import canonical
 from biasbios_mlflow.counterfactual import DIRECTIONS
 
 __all__ = ["Findings"]
@@ -42,6 +41,9 @@ class Findings:
         Words of the longest bio.
     leaks : int
         Bios whose first sentence names their occupation: the benchmark leaves that sentence out.
+    broken : int
+        Bios with U+FFFD, which stands for what was no character: the encoding is wrong, or a text
+        was cut in the middle of one.
     neutral, contradicted : int or None
         Bios without a gendered word, and those that have only words of the other gender than the
         data says; None where the swap did not look.
@@ -73,6 +75,7 @@ class Findings:
     words: IntArray
     longest: int
     leaks: int
+    broken: int
     neutral: int | None
     contradicted: int | None
     prints: tuple[npt.NDArray[np.uint64], ...] = field(repr=False)
@@ -104,6 +107,7 @@ class Findings:
             words=np.bincount(np.minimum(lengths, _LONG), minlength=_LONG + 1),
             longest=int(lengths.max(initial=0)),
             leaks=_leaks(bios),
+            broken=sum("\ufffd" in text for text in bios.texts),
             neutral=neutral,
             contradicted=contradicted,
             prints=(keyed_hashes(bios.texts, ""),),
@@ -117,6 +121,7 @@ class Findings:
             words=self.words + other.words,
             longest=max(self.longest, other.longest),
             leaks=self.leaks + other.leaks,
+            broken=self.broken + other.broken,
             neutral=_sum(self.neutral, other.neutral),
             contradicted=_sum(self.contradicted, other.contradicted),
             prints=self.prints + other.prints,
@@ -172,6 +177,7 @@ class Findings:
             "without_gendered_words": self.neutral,
             "gender_contradicted": self.contradicted,
             "occupation_in_first_sentence": self.leaks,
+            "broken_characters": self.broken,
             "words": {
                 "median": self.length(0.5),
                 "p95": self.length(0.95),
@@ -206,6 +212,7 @@ def _leaks(bios: Bios) -> int:
 @cache
 def _spellings(name: str) -> tuple[str, re.Pattern[str]]:
     """Return the first word of an occupation, and an expression for its name in lower case."""
-    words = [word for word in canonical(name).split("_") if word] or [""]
+    # As texts are lowered, and not folded further: "straße" stays itself.
+    words = [word for word in re.split(r"[\s_-]+", name.lower()) if word] or [""]
     spelled = r"[\s-]*".join(map(re.escape, words))
     return words[0], re.compile(rf"(?<!\w){spelled}s?(?!\w)")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from biasbios_mlflow.gating.metric_names import is_pattern, matching_metrics
 from biasbios_mlflow.gating.policy import ChampionRule, GatePolicy, Rule
 from biasbios_mlflow.scoring import Comparison
 
@@ -98,11 +98,11 @@ def decide(
 
 def _metrics(rule: Rule, measured: Measured) -> list[str]:
     """Return the metrics a rule is about; a pattern without a match is about itself, and fails."""
-    if not any(sign in rule.metric for sign in "*?["):
-        return [rule.metric]
-    matches = fnmatch.filter(measured.metrics, rule.metric)
-    bounds = {f"{name}_ci_{end}" for name in measured.intervals for end in ("low", "high")}
-    return sorted(set(matches) - bounds) or [rule.metric]
+    matches = matching_metrics(rule.metric, measured.metrics)
+    if is_pattern(rule.metric):
+        bounds = {f"{name}_ci_{end}" for name in measured.intervals for end in ("low", "high")}
+        matches = sorted(set(matches) - bounds)
+    return matches or matching_metrics(rule.metric, measured.reasons)[:1] or [rule.metric]
 
 
 def _verdicts(

@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # examples. Files and tests by how their ids begin; others carry the marker themselves.
 _SLOW = (
     "counterfactual/test_properties.py",
+    "gating/test_binding.py",
     "gating/test_decision.py::test_the_pairwise_rule_is",
     "gating/test_gate.py",
     "gating/test_safety.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import importlib.resources
 import json
@@ -131,6 +132,7 @@ def report_page(
     )
 
 
+@functools.cache  # it keeps the compiled template
 def _environment() -> jinja2.Environment:
     import jinja2
 

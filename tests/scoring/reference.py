@@ -92,11 +92,13 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
         out["fpr_gap_abs"] = mean([abs(gap) for gap in fpr_gaps])
 
     swapped = rows.counterfactual_predictions
+    untested = rows.changed is not None and not any(rows.changed)
     if rows.changed is not None:
         out["swap_coverage"] = sum(rows.changed) / n
     if swapped is not None:
         same = [p == q for p, q in zip(rows.predictions, swapped, strict=True)]
-        out["prediction_consistency"] = sum(same) / n
+        if not untested:
+            out["prediction_consistency"] = sum(same) / n
         if rows.changed is not None and any(rows.changed):
             kept = [s for s, c in zip(same, rows.changed, strict=True) if c]
             out["prediction_consistency_changed"] = sum(kept) / len(kept)
@@ -119,7 +121,7 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
             values["ctf_gap"].append(abs(pairs[place[p]][0] - pairs[place[p]][1]))
             if rows.changed is not None and rows.changed[i]:
                 changed.append(variance[place[p]])
-        if values["ctf"]:
+        if values["ctf"] and not untested:
             out.update({name: mean(value) for name, value in values.items()})
         if changed:
             out["ctf_changed"] = mean(changed)

@@ -97,7 +97,7 @@ def namespace(folder: Path) -> dict[str, Any]:
             path.write_bytes(content)
         elif path.suffix.lower() in (".parquet", ".pq"):
             content.to_parquet(path)
-        elif path.suffix.startswith(".json"):
+        elif path.suffix.lower().startswith(".json"):
             content.to_json(path, orient="records", lines=True)
         else:
             content.to_csv(path, index=False)

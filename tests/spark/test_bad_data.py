@@ -95,8 +95,8 @@ def test_splits_formats_and_class_names(spark: Any, tmp_path: Path) -> None:
         (names["classes"](bios(1, gender=[0, 1, 0, 1]), gender=["female", "male"]), None),
     ):
         frame, _ = frames.read_frame(source, spark, split)
-        read = frame.select("hard_text", "profession", "gender").toPandas()
+        rows = frame.select("hard_text", "profession", "gender").collect()
         expected = biasbios_mlflow.load_bios(source, split).df.drop(
             columns="split", errors="ignore"
         )
-        assert read.to_dict("records") == expected.to_dict("records")
+        assert [row.asDict() for row in rows] == expected.to_dict("records")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import pydantic
 import yaml
@@ -35,7 +35,7 @@ def _check_alias(name: str) -> str:
 
 
 _Alias = Annotated[str, pydantic.AfterValidator(_check_alias)]
-_NOT_IN_SCHEMA: Any = SkipJsonSchema()
+_NOT_IN_SCHEMA: Any = cast(Any, SkipJsonSchema)()
 _Metric = Annotated[str, pydantic.AfterValidator(read_metric)]
 _Number = Annotated[float, pydantic.Field(allow_inf_nan=False)]
 

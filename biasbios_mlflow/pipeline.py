@@ -362,8 +362,9 @@ def conclude(
             n_replicates=config.n_replicates,
             seed=config.seed,
             min_cell=config.min_cell,
+            design_effects=result.findings.design_effects(result.counts.labels),
         )
-    doubts = [suspect_label_order(confusion, result.counts.labels)]
+    doubts = [suspect_label_order(confusion, result.counts.labels), *scores.warnings]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
     for warning in warnings:
         _logger.warning("biasbios: %s", warning)

@@ -150,8 +150,8 @@ def _limit(kind: str, limit: float, bound: str, metric: str, measured: Measured)
         room, side = limit - tested, "above"
     passed = room >= 0
     why_not = None if passed else f"{tested:.4g} is {side} the limit"
-    why = "; ".join(filter(None, (why_not, measured.doubt(metric)))) or None
-    return RuleVerdict(metric, words, value, tested, limit, room, passed, why)
+    reason = "; ".join(filter(None, (why_not, measured.doubt(metric)))) or None
+    return RuleVerdict(metric, words, value, tested, limit, room, passed, reason)
 
 
 def _against_champion(

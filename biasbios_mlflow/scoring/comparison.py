@@ -461,7 +461,8 @@ def _rises(joint: JointCounts, *, min_cell: int) -> Iterator[tuple[str, _Rise]]:
         chosen = scored & (cells > 0).all(axis=0)
         if not chosen.any():
             continue
-        gaps = PairedGaps.from_hits(*(x[:, chosen] for x in events), cells[:, chosen])
+        first, second, both = (x[:, chosen] for x in events)
+        gaps = PairedGaps.from_hits(first, second, both, cells[:, chosen])
         rms = _Rise(gaps, "rms")
         yield f"{prefix}gap_rms", rms
         yield f"{prefix}gap_abs", _Rise(gaps, "abs")
@@ -472,13 +473,17 @@ def _rises(joint: JointCounts, *, min_cell: int) -> Iterator[tuple[str, _Rise]]:
         debiased = formulas.debiased_occupations(cells, chosen)
         if debiased.any():
             if (debiased != chosen).any():
-                gaps = PairedGaps.from_hits(*(x[:, debiased] for x in events), cells[:, debiased])
+                first, second, both = (x[:, debiased] for x in events)
+                gaps = PairedGaps.from_hits(first, second, both, cells[:, debiased])
                 rms = _Rise(gaps, "rms")
             yield "gap_rms_debiased", rms
     everyone = a.bios.sum(axis=1, keepdims=True)
     if (everyone > 0).all():
-        hits = (x.sum(axis=1, keepdims=True) for x in (a.hits, b.hits, joint.hits_both))
-        yield "accuracy_gap", _Rise(PairedGaps.from_hits(*hits, everyone), "each", 0)
+        first, second, both = (
+            x.sum(axis=1, keepdims=True) for x in (a.hits, b.hits, joint.hits_both)
+        )
+        gaps = PairedGaps.from_hits(first, second, both, everyone)
+        yield "accuracy_gap", _Rise(gaps, "each", 0)
 
 
 def _alike(joint: JointCounts) -> set[str]:

@@ -423,8 +423,16 @@ def wide_grid(seed: int) -> Iterator[tuple[dict[str, Any], npt.NDArray[np.int64]
     Occupations 1 to 100; cells 2 to 5,000, even, uneven and even but for a few small ones; TPRs .02
     to .998; gaps 0 to 1 in all occupations, in half of them, in one, in the smallest cells or in
     the largest. A least drawn cell above 0 says that the sizes are those of drawn data, and which
-    occupations are then scored.
+    occupations are then scored. In random order, so that the first ones stand for all.
     """
+    every = list(_settings(seed))
+    for place in np.random.default_rng(seed).permutation(len(every)):
+        yield every[place]
+
+
+def _settings(
+    seed: int,
+) -> Iterator[tuple[dict[str, Any], npt.NDArray[np.int64], FloatArray, int]]:
     rng = np.random.default_rng(seed)
     for k in (1, 2, 3, 5, 10, 28, 100):
         cells = {f"{n} each": np.full((2, k), n) for n in (2, 3, 5, 10, 30, 100, 1000)}
@@ -474,10 +482,12 @@ def wide_part(sets: int, seed: int) -> Iterator[Row]:
     """Coverage of the population's RMS and mean absolute gap on the wide grid."""
     for number, (what, bios, rates, drawn) in enumerate(wide_grid(seed)):
         rng = np.random.default_rng([seed, number])
-        sizes = np.broadcast_to(bios, (sets, *bios.shape))
+        # Drawn sizes have occupations of their own in each set: one call a set.
+        repeats = max(1, sets // 3) if drawn else sets
+        sizes = np.broadcast_to(bios, (repeats, *bios.shape))
         if drawn:
             total = int(bios.sum())
-            sizes = rng.multinomial(total, (bios / total).ravel(), sets).reshape(sizes.shape)
+            sizes = rng.multinomial(total, (bios / total).ravel(), repeats).reshape(sizes.shape)
         hits = rng.binomial(sizes, rates)
         gap = np.abs(rates[0] - rates[1])
         found: dict[str, list[tuple[float, float]]] = {"rms": [], "abs": []}
@@ -500,6 +510,7 @@ def wide_part(sets: int, seed: int) -> Iterator[Row]:
         figures = {name: np.array(values).mean(axis=0) for name, values in found.items() if values}
         yield {
             **what,
+            "sets": repeats,
             "least cell": 5 if drawn else int(bios.min()),
             **{f"{n} coverage": 100 * value[0] for n, value in figures.items()},
             **{f"{n} width": value[1] for n, value in figures.items()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.bios.drawing import keyed_hashes
 from biasbios_mlflow.counterfactual import DIRECTIONS
+from biasbios_mlflow.scoring.shares import design_effects
 
 __all__ = ["Findings"]
 
@@ -156,6 +158,21 @@ class Findings:
         sizes = np.diff(np.append(starts, len(prints)))
         conflict = np.minimum.reduceat(cells, starts) != np.maximum.reduceat(cells, starts)
         return len(prints) - len(starts), int(sizes[conflict].sum())
+
+    def design_effects(self, labels: Sequence[str]) -> npt.NDArray[np.float64] | None:
+        """Return how much equal texts add to variances, by gender and occupation of ``labels``.
+
+        See `biasbios_mlflow.scoring.shares.design_effects`. None where texts were compared
+        elsewhere.
+        """
+        if self.repeated is not None or not self.prints:
+            return None
+        own = {label: code for code, label in enumerate(self.labels)}
+        of_cells = design_effects(
+            np.concatenate(self.prints), np.concatenate(self.cells), 2 * len(self.labels)
+        ).reshape(2, -1)
+        places = [own.get(label, -1) for label in labels]
+        return np.where(np.array(places) >= 0, of_cells[:, places], 1.0)
 
     def also_in(self, other: Findings) -> int:
         """Return how many of these bios have a text that is among those others too."""

@@ -465,6 +465,7 @@ def conclude(
             n_replicates=config.n_replicates,
             seed=config.seed,
             min_cell=config.min_cell,
+            design_effects=result.findings.design_effects(result.counts.labels),
         )
     doubts = [
         *told,
@@ -473,6 +474,7 @@ def conclude(
         _low_coverage(scores),
         _without_counterfactual(missing),
         _broken_characters(result.findings),
+        *scores.warnings,
         _told_of_cut(result.cut, result.counts.total),
     ]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)

@@ -386,6 +386,7 @@ class _Rise:
     gaps: PairedGaps
     kind: str
     occupation: int | None = None
+    _known: dict[tuple[str, float], Any] = field(default_factory=dict, repr=False)
 
     def bound(self, tail: float | FloatArray) -> FloatArray:
         """Upper bound, exceeded with probability ``tail``."""
@@ -397,6 +398,12 @@ class _Rise:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Of the metric's difference: for a single gap of the signed difference."""
+        if ("interval", confidence) not in self._known:
+            self._known["interval", confidence] = self._interval(confidence)
+        found: tuple[float, float] = self._known["interval", confidence]
+        return found
+
+    def _interval(self, confidence: float) -> tuple[float, float]:
         tail = (1 - confidence) / 2
         if self.kind == "each":
             change = self.gaps.change
@@ -407,10 +414,15 @@ class _Rise:
         return min(low, high), max(low, high)
 
     def reversed(self) -> _Rise:
-        return replace(self, gaps=self.gaps.reversed())
+        return _Rise(self.gaps.reversed(), self.kind, self.occupation)
 
     def probability_above(self, margin: float) -> float:
         """Return the probability that the rise exceeds ``margin``."""
+        if ("above", margin) not in self._known:
+            self._known["above", margin] = self._probability_above(margin)
+        return float(self._known["above", margin])
+
+    def _probability_above(self, margin: float) -> float:
         above = self._excluding(margin)
         if above < 0.5:
             return above
@@ -449,8 +461,10 @@ def _rises(joint: JointCounts, *, min_cell: int) -> Iterator[tuple[str, _Rise]]:
         chosen = scored & (cells > 0).all(axis=0)
         if not chosen.any():
             continue
-        gaps = PairedGaps.from_hits(*(x[:, chosen] for x in events), cells[:, chosen])
-        yield f"{prefix}gap_rms", _Rise(gaps, "rms")
+        first, second, both = (x[:, chosen] for x in events)
+        gaps = PairedGaps.from_hits(first, second, both, cells[:, chosen])
+        rms = _Rise(gaps, "rms")
+        yield f"{prefix}gap_rms", rms
         yield f"{prefix}gap_abs", _Rise(gaps, "abs")
         if prefix:
             continue
@@ -458,12 +472,18 @@ def _rises(joint: JointCounts, *, min_cell: int) -> Iterator[tuple[str, _Rise]]:
             yield f"tpr_gap/{joint.a.labels[k]}", _Rise(gaps, "each", place)
         debiased = formulas.debiased_occupations(cells, chosen)
         if debiased.any():
-            gaps = PairedGaps.from_hits(*(x[:, debiased] for x in events), cells[:, debiased])
-            yield "gap_rms_debiased", _Rise(gaps, "rms")
+            if (debiased != chosen).any():
+                first, second, both = (x[:, debiased] for x in events)
+                gaps = PairedGaps.from_hits(first, second, both, cells[:, debiased])
+                rms = _Rise(gaps, "rms")
+            yield "gap_rms_debiased", rms
     everyone = a.bios.sum(axis=1, keepdims=True)
     if (everyone > 0).all():
-        hits = (x.sum(axis=1, keepdims=True) for x in (a.hits, b.hits, joint.hits_both))
-        yield "accuracy_gap", _Rise(PairedGaps.from_hits(*hits, everyone), "each", 0)
+        first, second, both = (
+            x.sum(axis=1, keepdims=True) for x in (a.hits, b.hits, joint.hits_both)
+        )
+        gaps = PairedGaps.from_hits(first, second, both, everyone)
+        yield "accuracy_gap", _Rise(gaps, "each", 0)
 
 
 def _alike(joint: JointCounts) -> set[str]:

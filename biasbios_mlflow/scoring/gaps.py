@@ -174,7 +174,7 @@ def paired_differences(
     """
     n = np.broadcast_to(np.asarray(bios, dtype=np.float64), np.shape(gained))
     whole = n.sum(axis=(-2, -1), keepdims=True)
-    change = (np.asarray(gained) - np.asarray(lost)) / n
+    change = np.asarray((np.asarray(gained) - np.asarray(lost)) / n, dtype=np.float64)
     shares = []
     for discordant in (gained, lost):
         overall = np.asarray(discordant).sum(axis=(-2, -1), keepdims=True) / whole

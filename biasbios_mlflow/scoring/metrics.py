@@ -355,9 +355,12 @@ def _null_gaps(
         first = max(0, right - women, int(mean - reach))
         last = min(men, right, int(mean + reach) + 1)
         of_men = np.arange(first, last + 1)
-        log_pmf = -sum(
-            special.gammaln(part + 1)
-            for part in (of_men, men - of_men, right - of_men, women - right + of_men)
+        log_pmf = -np.sum(
+            [
+                special.gammaln(part + 1)
+                for part in (of_men, men - of_men, right - of_men, women - right + of_men)
+            ],
+            axis=0,
         )
         weight = np.exp(log_pmf - log_pmf.max())
         kept = weight > 1e-14 * weight.sum()

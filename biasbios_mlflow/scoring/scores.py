@@ -17,11 +17,15 @@ from biasbios_mlflow.scoring import metrics as formulas
 from biasbios_mlflow.scoring import tables, uncertainty
 from biasbios_mlflow.scoring.counts import Counts
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
+from biasbios_mlflow.scoring.shares import design_effects
 
 __all__ = ["HEADLINE", "Scores", "score", "scores_from_counts"]
 
 HEADLINE = ("balanced_accuracy", "ctf", "prediction_consistency", "gap_rms", "gap_abs")
 """The five metrics of the benchmark, the primary one first."""
+
+ONE_CELL = "one cell decides"
+"""How the warning begins that the uncertainty of a gap metric comes from one cell."""
 
 _LOGGED_BOUNDS = (*HEADLINE, "gap_rms_debiased")
 
@@ -33,6 +37,9 @@ _GAP_METRICS = (
     "gap_abs_noise_floor",
 )
 
+
+_REPEATED = 1.05
+"""Design effect of all bios from which equal texts are told."""
 
 _NO_VARIANCE = "every scored occupation has a single bio of one gender, which has no variance"
 
@@ -143,7 +150,7 @@ def scores_from_counts(
         Whether to compute intervals; the metrics themselves never depend on it.
     design_effects : float array of shape (2, K), optional
         By gender and occupation, how many times as large variances are as those of as many
-        independent bios: `design_effects` of the clusters. Default: all bios are independent.
+        independent bios: those of `shares.design_effects`. Default: all bios are independent.
 
     Returns
     -------
@@ -205,10 +212,18 @@ def _warnings(
 ) -> tuple[str, ...]:
     """Say what makes the numbers doubtful."""
     said = []
+    if effects is not None:
+        n = counts.tables.bios
+        repeated = float((effects * n).sum() / n.sum()) if n.sum() else 1.0
+        if repeated > _REPEATED:
+            said.append(
+                "many bios are the same texts: variances are those of "
+                f"{n.sum() / repeated:,.0f} independent bios, not of {n.sum():,}"
+            )
     found = uncertainty.deciding_cell(counts, min_cell=min_cell, design_effects=effects)
     if found is not None:
         said.append(
-            f"one cell decides gap_rms ({found}): its interval, and a gate that goes by it, hang "
+            f"{ONE_CELL} gap_rms ({found}): its interval, and a gate that goes by it, hang "
             "on these few bios; more of them, or a larger min_cell, would help"
         )
     return tuple(said)
@@ -229,6 +244,7 @@ def score(
     min_cell: int = 5,
     changed: npt.ArrayLike | None = None,
     ids: npt.ArrayLike | None = None,
+    clusters: npt.ArrayLike | None = None,
 ) -> Scores:
     """Score predictions held in arrays, without MLflow.
 
@@ -257,6 +273,9 @@ def score(
         bios only.
     ids : array of shape (n,), optional
         What identifies each bio; `compare` checks them.
+    clusters : array of shape (n,), optional
+        What bios of one kind have in common, such as their texts: equal ones are no independent
+        evidence, and widen the intervals. By default ``ids``.
 
     Returns
     -------
@@ -290,9 +309,53 @@ def score(
         ids=ids,
         labels=labels,
     )
-    return scores_from_outcomes(
-        outcomes, confidence=confidence, n_replicates=n_replicates, seed=seed, min_cell=min_cell
+    groups = outcomes.ids if clusters is None else np.asarray(clusters)
+    effects = None
+    if groups is not None:
+        if len(groups) != len(outcomes):
+            raise invalid(
+                "clusters",
+                found=f"{len(groups)} rows",
+                expected=f"{len(outcomes)}, one a bio",
+                fix="hand in arrays of the same length and order",
+            )
+        n_labels = len(outcomes.labels)
+        cells = outcomes.genders * n_labels + outcomes.occupations
+        effects = design_effects(groups, cells, 2 * n_labels).reshape(2, -1)
+    scores = scores_from_outcomes(
+        outcomes,
+        confidence=confidence,
+        n_replicates=n_replicates,
+        seed=seed,
+        min_cell=min_cell,
+        design_effects=effects,
     )
+    alike = 0 if clusters is not None else _rows_before(probabilities, outcomes)
+    if alike > _FEW_ALIKE * len(outcomes):
+        said = (
+            f"{alike} of {len(outcomes)} bios have occupation, gender and probabilities of a bio "
+            "before: if they are the same texts, the intervals are too narrow; pass "
+            "clusters=texts, or leave them out"
+        )
+        scores = replace(scores, warnings=(*scores.warnings, said))
+    return scores
+
+
+_FEW_ALIKE = 0.01
+
+
+def _rows_before(probabilities: npt.ArrayLike | None, outcomes: Outcomes) -> int:
+    """Count the bios that a bio before them equals in all that a model says in numbers.
+
+    Probabilities of only a few values say nothing: their rows repeat by chance.
+    """
+    if probabilities is None or outcomes.ids is not None:
+        return 0
+    matrix = np.asarray(probabilities, dtype=np.float64)
+    if len(np.unique(matrix)) < len(matrix) / 10:
+        return 0
+    rows = np.column_stack([outcomes.genders, outcomes.occupations, matrix])
+    return len(rows) - len(np.unique(rows, axis=0))
 
 
 def scores_from_outcomes(outcomes: Outcomes, **options: Any) -> Scores:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from scipy import special
@@ -10,6 +12,7 @@ from biasbios_mlflow.scoring import metrics
 
 __all__ = [
     "Interval",
+    "design_effects",
     "fay_feuer_interval",
     "mean_share_interval",
     "newcombe_interval",
@@ -69,6 +72,43 @@ def newcombe_interval(hits: npt.ArrayLike, n: npt.ArrayLike, confidence: float =
     below = np.hypot(p[0] - low[0], high[1] - p[1])
     above = np.hypot(high[0] - p[0], p[1] - low[1])
     return gap - below, gap + above
+
+
+def design_effects(clusters: npt.NDArray[Any], cells: npt.NDArray[Any], n_cells: int) -> FloatArray:
+    """Compute how many times as large the variance of each cell's share is because of clusters.
+
+    Bios of one cluster (equal texts) have one prediction. With m bios a cluster the variance of a
+    share is that of Σm / Σm² times as many independent bios (Kish 1965): the effect is Σm² / Σm.
+
+    Parameters
+    ----------
+    clusters : array of shape (n,)
+        What bios of one cluster have in common.
+    cells : int array of shape (n,)
+        Cell of each bio, from 0 on.
+    n_cells : int
+        Number of cells.
+
+    Returns
+    -------
+    float array of shape (n_cells,)
+        At least 1.
+
+    Examples
+    --------
+    >>> design_effects(np.array(["a", "a", "b", "c"]), np.array([0, 0, 1, 1]), 3).tolist()
+    [2.0, 1.0, 1.0]
+    """
+    if len(clusters) == 0:
+        return np.ones(n_cells)
+    _, codes = np.unique(clusters, return_inverse=True)
+    pairs = np.sort(codes.reshape(-1).astype(np.int64) * n_cells + cells)
+    starts = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]]))
+    sizes = np.diff(np.append(starts, len(pairs))).astype(np.float64)
+    place = pairs[starts] % n_cells
+    squares = np.bincount(place, weights=np.square(sizes), minlength=n_cells)
+    total = np.bincount(place, weights=sizes, minlength=n_cells)
+    return np.where(total > 0, squares / np.maximum(total, 1), 1.0)
 
 
 def mean_share_interval(hits: Numbers, n: Numbers, confidence: float = 0.95) -> Interval:

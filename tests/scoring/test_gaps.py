@@ -244,3 +244,28 @@ def test_even_cells_have_none_that_decides() -> None:
         genders=g, occupations=y, predictions=p, labels=[str(k) for k in range(10)]
     )
     assert deciding_cell(counts) is None
+
+
+def test_every_bio_twice_has_the_interval_of_every_bio_once() -> None:
+    rng = np.random.default_rng(0)
+    n = 600
+    y, g = rng.integers(0, 3, n), rng.integers(0, 2, n)
+    p = np.where(rng.random(n) < 0.8, y, 3)
+    probabilities = rng.dirichlet(np.ones(4), n)
+    once = score(y, g, p, labels=range(4))
+    twice = [np.tile(values, 2) for values in (y, g, p)]
+    texts = np.tile(np.arange(n), 2)
+    told = score(*twice, labels=range(4), clusters=texts)
+    assert told.metrics["gap_rms"] == once.metrics["gap_rms"]
+    for name, pair in once.intervals.items():
+        assert told.intervals[name] == pytest.approx(pair, abs=1e-6), name
+    assert any("variances are those of 600" in said for said in told.warnings)
+    silent = score(
+        *twice,
+        twice[2],
+        labels=range(4),
+        probabilities=np.tile(probabilities, (2, 1)),
+        counterfactual_probabilities=np.tile(probabilities, (2, 1)),
+    )
+    assert any("600 of 1200 bios have occupation" in said for said in silent.warnings)
+    assert silent.intervals["accuracy"] != once.intervals["accuracy"]

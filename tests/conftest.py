@@ -37,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # What takes seconds: programs that start, training, many evaluations, simulations, thousands of
 # examples. Files and tests by how their ids begin; others carry the marker themselves.
 _SLOW = (
+    "bios/test_invented.py",
+    "bios/test_sample.py::test_the_file_is_what_the_generator_writes",
     "counterfactual/test_properties.py",
     "gating/test_binding.py",
     "gating/test_decision.py::test_the_pairwise_rule_is",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def copies_of(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     return copies
 
 
-class Predictor:
+class Predictor(ABC):
     """A kind of model: from inputs to the model's own outputs.
 
     A new kind is a subclass with ``path``, ``returns`` and `predict`; the rest has defaults that
@@ -123,6 +124,7 @@ class Predictor:
         """Return what has to be predicted for a window of n bios."""
         return text_variants(bios, counterfactuals)
 
+    @abstractmethod
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
         """Yield the model's outputs, in any form, each with the rows that it belongs to.
 
@@ -130,4 +132,3 @@ class Predictor:
         `biasbios_mlflow.prediction.outputs.Output`; one that has to cut texts marks them in
         ``inputs.cut``.
         """
-        raise NotImplementedError  # pragma: no cover

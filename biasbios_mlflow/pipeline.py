@@ -473,8 +473,8 @@ def conclude(
         suspect_label_order(confusion, result.counts.labels),
         _low_coverage(scores),
         _without_counterfactual(missing),
-        _broken_characters(result.findings),
         *scores.warnings,
+        _broken_characters(result.findings),
         _told_of_cut(result.cut, result.counts.total),
     ]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)

@@ -156,6 +156,8 @@ def _refuse_unused(config: EvaluationConfig, predictor: Predictor) -> None:
     """Raise at an option that would change nothing: its user believes that it does."""
     for name, purpose in _NOT_FOR_ALL.items():
         value = getattr(config, name)
+        if name == "device" and value == "cpu":
+            continue  # where every model runs that is not told otherwise
         if value == type(config).model_fields[name].default or name in predictor.options:
             continue
         raise invalid(

@@ -255,8 +255,17 @@ def evaluate_frame(
         path=f"{total.path} on Spark",
         identity=total.identity,
         missing=whole.missing,
-        told=total.told,
+        told=(*total.told, *_told_of_repeated(repeated)),
     )
+
+
+def _told_of_repeated(repeated: tuple[int, int]) -> list[str]:
+    if repeated[0] == 0:
+        return []
+    return [
+        f"{repeated[0]} bios repeat the text of another one: on Spark the intervals do not allow "
+        "for it and are too narrow."
+    ]
 
 
 def _read(data: Any, split: str | None) -> _Bios:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import hypothesis.strategies as st
@@ -60,7 +59,7 @@ def spellings_of_name(name: str) -> st.SearchStrategy[str]:
 
 def spellings_of_id(number: int) -> st.SearchStrategy[Any]:
     kinds: list[Any] = [
-        int, float, str, np.int64, np.int8, np.float32, np.float16, Decimal, lambda n: f"{n}.0",
+        int, float, str, np.int64, np.int8, np.float32, np.float16, lambda n: f"{n}.0",
     ]  # fmt: skip
     return st.sampled_from(kinds).map(lambda kind: kind(number))
 

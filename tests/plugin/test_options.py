@@ -83,7 +83,7 @@ class Always:
 @pytest.mark.parametrize(
     "option",
     [
-        {"device": "cpu"},
+        {"device": "cuda"},
         {"dtype": "float32"},
         {"max_length": 64},
         {"token_budget": 1000},

@@ -211,7 +211,7 @@ def test_composed(name: str, signed: bool, some: pd.DataFrame, tmp_path: Path) -
     if "lots" not in name:  # which depend on how many bios come in a call
         assert ours.tolist() == expected.tolist()
         assert fast.path.startswith("sklearn."), fast.warnings
-        assert fast.warnings == ()
+        assert not [warning for warning in fast.warnings if "predict" in warning]
 
 
 THRESHOLDED: dict[str, Callable[[], Any]] = {

@@ -263,28 +263,20 @@ def survey(
     lacks = _lacking(frame, columns, left_out)
     if columns.counterfactual is not None:
         lacks["counterfactual"] = _is_blank(frame, columns.counterfactual)
+    parts = frame.select(
+        F.spark_partition_id().alias("partition"),
+        column(columns.occupation).alias("occupation"),
+        column(columns.gender).alias("gender"),
+        *(lack.alias(f"no_{part}") for part, lack in lacks.items()),
+    ).withColumn(
+        "complete",
+        ~(F.col("no_text") | F.col("no_occupation") | F.col("no_gender") | F.col(f"no_{LEFT_OUT}")),
+    )
+    if columns.counterfactual is not None:
+        lacking = F.col("no_counterfactual") & F.col("complete")
+        parts = parts.withColumn("no_counterfactual", lacking)
     found = (
-        frame.select(
-            F.spark_partition_id().alias("partition"),
-            column(columns.occupation).alias("occupation"),
-            column(columns.gender).alias("gender"),
-            *(lack.alias(f"no_{part}") for part, lack in lacks.items()),
-        )
-        .withColumn(
-            "complete",
-            ~(
-                F.col("no_text")
-                | F.col("no_occupation")
-                | F.col("no_gender")
-                | F.col(f"no_{LEFT_OUT}")
-            ),
-        )
-        .withColumns(
-            {"no_counterfactual": F.col("no_counterfactual") & F.col("complete")}
-            if columns.counterfactual is not None
-            else {}
-        )
-        .groupBy("partition")
+        parts.groupBy("partition")
         .agg(
             F.count("*").alias("rows"),
             F.count_if("complete").alias("complete"),

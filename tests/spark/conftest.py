@@ -118,12 +118,15 @@ def assert_same(ours: Evaluation, theirs: Evaluation, *, repeated: bool = False)
 
     With ``repeated`` bios intervals are left out: Spark does not widen them, and says so.
     """
-    assert ours.scores.metrics == theirs.scores.metrics
     warnings = list(ours.warnings)
     if repeated:
+        points = [name for name in ours.scores.metrics if "_ci_" not in name]
+        for name in points:
+            assert ours.scores.metrics[name] == theirs.scores.metrics[name], name
         (told,) = [warning for warning in warnings if "on Spark the intervals" in warning]
         warnings.remove(told)
     else:
+        assert ours.scores.metrics == theirs.scores.metrics
         assert ours.scores.to_dict() == theirs.scores.to_dict()
         pd.testing.assert_frame_equal(ours.scores.occupations, theirs.scores.occupations)
         assert warnings == list(theirs.warnings)

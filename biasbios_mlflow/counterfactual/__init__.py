@@ -9,5 +9,13 @@ from biasbios_mlflow.counterfactual.swap import (
     swap_gender,
     swap_with_directions,
 )
+from biasbios_mlflow.counterfactual.version import swap_version
 
-__all__ = ["DIRECTIONS", "SCOPES", "changed_words", "swap_gender", "swap_with_directions"]
+__all__ = [
+    "DIRECTIONS",
+    "SCOPES",
+    "changed_words",
+    "swap_gender",
+    "swap_version",
+    "swap_with_directions",
+]

@@ -22,6 +22,7 @@ from biasbios_mlflow.counterfactual.grammar import (
     her_by_rule,
     his_by_rule,
 )
+from biasbios_mlflow.counterfactual.phrases import DOUBTFUL, is_person, owns, phrase_behind
 
 __all__ = [
     "AFTER_WIDTH",
@@ -77,9 +78,19 @@ def her_is_object(before: str, after: str) -> bool:
     """
     word = _PLAIN.match(after)
     settled = _model().her_settled.get(word.group(1)) if word else None
-    if settled is not None:
-        return settled == 1
-    return _her_is_object(neighbours(before, after))
+    if word and settled is not None:
+        doubtful = settled and (word.group(1) in DOUBTFUL or word.group(1).endswith("ly"))
+        if not doubtful:
+            return settled == 1
+    tokens = neighbours(before, after)
+    # Where a rule does not know, more words may correct the model.
+    ruled, answer = (False, True) if settled else _her_is_object(tokens)
+    if ruled:
+        return answer
+    previous = tokens[1].lower()
+    if answer:
+        return not owns(previous, phrase_behind(after))
+    return is_person(previous, phrase_behind(after))
 
 
 def his_is_independent(before: str, after: str) -> bool:
@@ -115,12 +126,13 @@ def neighbours(before: str, after: str) -> Neighbours:
 
 
 @lru_cache(1 << 16)
-def _her_is_object(tokens: Neighbours) -> bool:
+def _her_is_object(tokens: Neighbours) -> tuple[bool, bool]:
+    """Return whether a rule decided, and what."""
     ruled = her_by_rule(tokens)
     if ruled is not None:
-        return ruled
+        return True, ruled
     model = _model()
-    return _score(model.her, tokens, model.classes) > 0
+    return False, _score(model.her, tokens, model.classes) > 0
 
 
 @lru_cache(1 << 16)

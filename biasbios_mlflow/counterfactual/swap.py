@@ -20,6 +20,7 @@ from biasbios_mlflow.counterfactual.lexicon import (
 )
 from biasbios_mlflow.counterfactual.names import gendered_names, name_edits
 from biasbios_mlflow.counterfactual.pronouns import pronoun_edits
+from biasbios_mlflow.counterfactual.surface import surface_of
 from biasbios_mlflow.errors import invalid, nearest
 
 if TYPE_CHECKING:
@@ -140,6 +141,13 @@ def changed_words(text: str, scope: str = "pronouns") -> list[tuple[str, str]]:
 
 
 def _edits(text: str, scope: str) -> list[Edit]:
+    surface = surface_of(text)
+    if surface is None:
+        return _surface_edits(text, scope)
+    return [surface.written(edit) for edit in _surface_edits(surface.text, scope)]
+
+
+def _surface_edits(text: str, scope: str) -> list[Edit]:
     edits = pronoun_edits(text)
     if scope != "pronouns" and (found := _gendered(scope).among(text)):
         further = title_edits(text, found)

@@ -22,7 +22,13 @@ from biasbios_mlflow.counterfactual.grammar import (
     her_by_rule,
     his_by_rule,
 )
-from biasbios_mlflow.counterfactual.phrases import DOUBTFUL, is_person, owns, phrase_behind
+from biasbios_mlflow.counterfactual.phrases import (
+    BEFORE_PERSONS,
+    DOUBTFUL,
+    is_person,
+    owns,
+    phrase_behind,
+)
 
 __all__ = [
     "AFTER_WIDTH",
@@ -68,6 +74,7 @@ class Model(NamedTuple):
     his: dict[str, int]
 
 
+@lru_cache(1 << 12)
 def her_is_object(before: str, after: str) -> bool:
     """Tell whether the "her" between two pieces of text is an object ("him", not "his").
 
@@ -90,9 +97,10 @@ def her_is_object(before: str, after: str) -> bool:
     previous = tokens[1].lower()
     if answer:
         return not owns(previous, phrase_behind(after))
-    return is_person(previous, phrase_behind(after))
+    return previous in BEFORE_PERSONS and is_person(previous, phrase_behind(after))
 
 
+@lru_cache(1 << 12)
 def his_is_independent(before: str, after: str) -> bool:
     """Tell whether the "his" between two pieces of text stands alone ("hers", not "her").
 
@@ -149,8 +157,8 @@ def _his_is_independent(tokens: Neighbours) -> bool:
 
 def forget_contexts() -> None:
     """Empty the memory of contexts that were decided before; results do not depend on it."""
-    _her_is_object.cache_clear()
-    _his_is_independent.cache_clear()
+    for decided in (her_is_object, his_is_independent, _her_is_object, _his_is_independent):
+        decided.cache_clear()
 
 
 def as_feminine(tokens: Neighbours) -> Neighbours:

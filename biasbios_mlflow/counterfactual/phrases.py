@@ -10,7 +10,7 @@ import re
 
 from biasbios_mlflow.counterfactual.grammar import FUNCTION_WORDS, is_adverb, words_of
 
-__all__ = ["DOUBTFUL", "is_person", "owns", "phrase_behind"]
+__all__ = ["BEFORE_PERSONS", "DOUBTFUL", "is_person", "owns", "phrase_behind"]
 
 _END = re.compile(r"[.,;:!?()\[\]\"“”—–/]|\n\n")
 
@@ -166,6 +166,8 @@ parents partner patients pet physician podcast pooch pup puppy readers roommate 
 sweetheart therapist toddler trainer tutor uncle wardrobe website wife
 """)
 _PERCEIVES = words_of("hear heard see saw seen watch watched")
+_COMPANY = words_of("around before behind beside near under with")
+BEFORE_PERSONS = _PERSON_VERBS | _COSTS | _PERCEIVES | _COMPANY
 _BELOVED = words_of("beloved betrothed deceased intended")
 _ACTS = words_of("act cook cry dance laugh paint ride skate swim")
 
@@ -240,7 +242,7 @@ def is_person(previous: str, words: list[str]) -> bool:
     (True, True)
     """
     if len(words) == 1:
-        cheered = previous in _PREPOSITIONS and _cheered(words)
+        cheered = previous in _COMPANY and _cheered(words)
         return cheered or (previous in _PERCEIVES and words[0] in _ACTS)
     if not words:
         return False

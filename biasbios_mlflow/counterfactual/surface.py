@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_right
-from typing import NamedTuple
 
 from biasbios_mlflow.counterfactual.edits import Edit
 
@@ -24,6 +23,7 @@ _INLINE = (
 _BLANK = r"(?:\s|[\u200b\ufeff]|&(?:amp;)?(?:nbsp|ensp|emsp|thinsp|#160|#[xX][aA]0);)"
 # Every alternative reads up to the next character of its own kind at most: linear in the length.
 _HIDDEN = re.compile(
+    r"(?=[^\w .,'’-]|_| [\s\u200b\ufeff&])(?:"  # nothing else begins one: most characters end here
     rf"(?P<space>(?! ){_BLANK}{_BLANK}+|(?!\n)[^\S ]|[\u200b\ufeff]|(?=&){_BLANK}| {_BLANK}+)"
     rf"|(?P<block></?(?i:{_BLOCKS})(?:[\s/][^<>]*)?>)"
     rf"|(?P<inline></?(?i:{_INLINE})(?:[\s/][^<>]*)?>|<![^<>]*>|\[/?[biu]\]"
@@ -33,18 +33,10 @@ _HIDDEN = re.compile(
     r"|(?P<link>\[(?=[^\[\]\n]+\]\()|\]\([^()\s]*\))"
     r"|(?P<star>(?<!\w)\*{1,3}(?=\w)|(?<=[\w.,!?])\*{1,3}(?!\w))"
     r"|(?P<opening>(?<!\w)_{1,3}(?=[^\W_][^_\n]*_))"
-    r"|(?P<closing>(?<=[^\s_])_{1,3}(?!\w))"
+    r"|(?P<closing>(?<=[^\s_])_{1,3}(?!\w)))"
 )
+_READ = frozenset(("space", "block", "entity"))  # the other kinds read as nothing
 _LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028]")
-
-
-class _Piece(NamedTuple):
-    """What stands at ``at`` of the surface: ``start`` to ``end`` of the text, as it is or not."""
-
-    at: int
-    start: int
-    end: int
-    literal: bool
 
 
 class Surface:
@@ -69,36 +61,43 @@ class Surface:
 
     def __init__(self, text: str) -> None:
         self._written = text
-        self._pieces: list[_Piece] = []
+        # Stretches of the text: where each begins in the surface and in the text, where it ends
+        # in the text, and whether it reads as it is written.
+        self._starts: list[int] = []
+        self._pieces: list[tuple[int, int, bool]] = []
         parts: list[str] = []
         at = last = 0
         emphasis = False
         for match in _HIDDEN.finditer(text):
             kind = match.lastgroup or ""
-            found = match.group()
             start, end = match.span()
-            if kind == "opening":
+            new = ""
+            if kind in _READ:
+                found = match.group()
+                new = _as_read(kind, found)
+                if new == found:
+                    continue
+            elif kind == "opening":
                 emphasis = True
             elif kind == "closing":
                 if not emphasis:
                     continue
                 emphasis = False
-            new = _as_read(kind, found)
-            if new == found:
-                continue
             if start > last:
                 parts.append(text[last:start])
-                self._pieces.append(_Piece(at, last, start, True))
+                self._starts.append(at)
+                self._pieces.append((last, start, True))
                 at += start - last
-            self._pieces.append(_Piece(at, start, end, False))
+            self._starts.append(at)
+            self._pieces.append((start, end, False))
             if new:
                 parts.append(new)
                 at += len(new)
             last = end
         parts.append(text[last:])
-        self._pieces.append(_Piece(at, last, len(text), True))
+        self._starts.append(at)
+        self._pieces.append((last, len(text), True))
         self.text = "".join(parts)
-        self._starts = [piece.at for piece in self._pieces]
 
     def written(self, edit: Edit) -> Edit:
         """Return an edit of the surface as one of the text.
@@ -111,15 +110,17 @@ class Surface:
         (3, 14, 'himself</b>', 2)
         """
         start, end, new, direction = edit
-        first = bisect_right(self._starts, start) - 1
-        last = bisect_right(self._starts, end - 1) - 1
-        opening, closing = self._pieces[first], self._pieces[last]
-        written_start = opening.start + (start - opening.at if opening.literal else 0)
-        written_end = closing.start + (end - closing.at) if closing.literal else closing.end
+        starts, pieces = self._starts, self._pieces
+        first = bisect_right(starts, start) - 1
+        last = bisect_right(starts, end - 1) - 1
+        from_start, _, as_is = pieces[first]
+        to_start, to_end, to_as_is = pieces[last]
+        written_start = from_start + (start - starts[first] if as_is else 0)
+        written_end = to_start + (end - starts[last]) if to_as_is else to_end
         for index in range(first + 1, last):
-            piece = self._pieces[index]
-            if not piece.literal and self._starts[index + 1] == piece.at:
-                new += self._written[piece.start : piece.end]
+            piece_start, piece_end, piece_as_is = pieces[index]
+            if not piece_as_is and starts[index + 1] == starts[index]:
+                new += self._written[piece_start:piece_end]
         return written_start, written_end, new, direction
 
 

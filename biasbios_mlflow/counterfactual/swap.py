@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from biasbios_mlflow.counterfactual.edits import Edit, apply, outside_addresses
+from biasbios_mlflow.counterfactual.edits import (
+    FEMALE_TO_MALE,
+    MALE_TO_FEMALE,
+    Edit,
+    apply,
+    outside_addresses,
+)
 from biasbios_mlflow.counterfactual.lexicon import (
     Forms,
     gendered_titles,
@@ -152,12 +158,21 @@ def _surface_edits(text: str, scope: str) -> list[Edit]:
     if scope != "pronouns" and (found := _gendered(scope).among(text)):
         further = title_edits(text, found)
         if scope != "titles":
-            further += word_edits(text, found)
+            further += word_edits(text, found, _own_gender(edits))
         if scope == "names":
             further += name_edits(split_words(text))
         if further:
             edits = _in_order(edits + further)
     return outside_addresses(text, edits)
+
+
+def _own_gender(edits: list[Edit]) -> int:
+    """Return the way that most of a bio's pronouns go, 0 where both ways are common or none is."""
+    male = sum(edit[3] == MALE_TO_FEMALE for edit in edits)
+    female = len(edits) - male
+    if female > 2 * male:
+        return FEMALE_TO_MALE
+    return MALE_TO_FEMALE if male > 2 * female else 0
 
 
 @cache

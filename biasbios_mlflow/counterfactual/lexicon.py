@@ -17,7 +17,6 @@ __all__ = [
     "Forms",
     "gendered_titles",
     "gendered_words",
-    "split_words",
     "title_edits",
     "word_edits",
 ]
@@ -32,7 +31,6 @@ _LETTERS_ONLY = bytes(
 _NEAR = 64
 _SENTENCE = 160
 _FULL_STOP = re.compile(r"[.!?]\s|\n\n")
-_WORD = re.compile(rf"({_LETTERS.pattern})")
 _APOSTROPHES = ("'", "’")
 _QUOTES = ('"', "“", "‘", "'")
 _PREFIXES = words_of("""
@@ -191,17 +189,6 @@ def gendered_words() -> Forms:
 def gendered_titles() -> Forms:
     """Return every word that may be a gendered title."""
     return Forms(_TITLE_WORDS)
-
-
-def split_words(text: str) -> list[str]:
-    """Split a text into what lies between its words (even places) and the words (odd places).
-
-    Examples
-    --------
-    >>> split_words("Mr. Lee")
-    ['', 'Mr', '. ', 'Lee', '']
-    """
-    return _WORD.split(text)
 
 
 def word_edits(text: str, found: Iterable[str], gender: int = 0) -> list[Edit]:

@@ -20,7 +20,6 @@ from biasbios_mlflow.counterfactual.lexicon import (
     Forms,
     gendered_titles,
     gendered_words,
-    split_words,
     title_edits,
     word_edits,
 )
@@ -160,7 +159,7 @@ def _surface_edits(text: str, scope: str) -> list[Edit]:
         if scope != "titles":
             further += word_edits(text, found, _own_gender(edits))
         if scope == "names":
-            further += name_edits(split_words(text))
+            further += name_edits(text, found, edits)
         if further:
             edits = _in_order(edits + further)
     return outside_addresses(text, edits)

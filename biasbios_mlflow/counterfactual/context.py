@@ -22,6 +22,13 @@ from biasbios_mlflow.counterfactual.grammar import (
     her_by_rule,
     his_by_rule,
 )
+from biasbios_mlflow.counterfactual.phrases import (
+    BEFORE_PERSONS,
+    DOUBTFUL,
+    is_person,
+    owns,
+    phrase_behind,
+)
 
 __all__ = [
     "AFTER_WIDTH",
@@ -67,6 +74,7 @@ class Model(NamedTuple):
     his: dict[str, int]
 
 
+@lru_cache(1 << 12)
 def her_is_object(before: str, after: str) -> bool:
     """Tell whether the "her" between two pieces of text is an object ("him", not "his").
 
@@ -77,11 +85,22 @@ def her_is_object(before: str, after: str) -> bool:
     """
     word = _PLAIN.match(after)
     settled = _model().her_settled.get(word.group(1)) if word else None
-    if settled is not None:
-        return settled == 1
-    return _her_is_object(neighbours(before, after))
+    if word and settled is not None:
+        doubtful = settled and (word.group(1) in DOUBTFUL or word.group(1).endswith("ly"))
+        if not doubtful:
+            return settled == 1
+    tokens = neighbours(before, after)
+    # Where a rule does not know, more words may correct the model.
+    ruled, answer = (False, True) if settled else _her_is_object(tokens)
+    if ruled:
+        return answer
+    previous = tokens[1].lower()
+    if answer:
+        return not owns(previous, phrase_behind(after))
+    return previous in BEFORE_PERSONS and is_person(previous, phrase_behind(after))
 
 
+@lru_cache(1 << 12)
 def his_is_independent(before: str, after: str) -> bool:
     """Tell whether the "his" between two pieces of text stands alone ("hers", not "her").
 
@@ -115,12 +134,13 @@ def neighbours(before: str, after: str) -> Neighbours:
 
 
 @lru_cache(1 << 16)
-def _her_is_object(tokens: Neighbours) -> bool:
+def _her_is_object(tokens: Neighbours) -> tuple[bool, bool]:
+    """Return whether a rule decided, and what."""
     ruled = her_by_rule(tokens)
     if ruled is not None:
-        return ruled
+        return True, ruled
     model = _model()
-    return _score(model.her, tokens, model.classes) > 0
+    return False, _score(model.her, tokens, model.classes) > 0
 
 
 @lru_cache(1 << 16)
@@ -137,8 +157,8 @@ def _his_is_independent(tokens: Neighbours) -> bool:
 
 def forget_contexts() -> None:
     """Empty the memory of contexts that were decided before; results do not depend on it."""
-    _her_is_object.cache_clear()
-    _his_is_independent.cache_clear()
+    for decided in (her_is_object, his_is_independent, _her_is_object, _his_is_independent):
+        decided.cache_clear()
 
 
 def as_feminine(tokens: Neighbours) -> Neighbours:

@@ -9,13 +9,27 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-__all__ = ["FUNCTION_WORDS", "Neighbours", "her_by_rule", "his_by_rule"]
+__all__ = [
+    "FUNCTION_WORDS",
+    "Neighbours",
+    "her_by_rule",
+    "his_by_rule",
+    "is_adverb",
+    "words_of",
+]
 
 Neighbours: TypeAlias = tuple[str, str, str, str]
 """The two tokens before a pronoun and the two behind it; "" where the paragraph ends."""
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text as a set.
+
+    Examples
+    --------
+    >>> sorted(words_of("to and fro"))
+    ['and', 'fro', 'to']
+    """
     return frozenset(text.split())
 
 
@@ -25,7 +39,7 @@ _STOPS = frozenset(".!?;:)…")
 _QUOTES = frozenset("'’\"”")
 _ENDS = frozenset(["", *_STOPS, *_BREAKS, *_QUOTES])
 
-FUNCTION_WORDS = _words("""
+FUNCTION_WORDS = words_of("""
 a an the this that these those and or but nor because if when while where who whom which whose
 as at about after against among around before behind below beneath beside besides between beyond
 by down during for from in inside into like near of off on onto out outside over past since so
@@ -36,7 +50,7 @@ just only once i you he she it we they me him us them my your its our their his 
 ours theirs yours own all both each any some every either first last next other another more
 most very much many few several same such one two three four five six seven eight nine ten
 """)
-_DETERMINERS = _words("a an his its my our the their these this those your")
+_DETERMINERS = words_of("a an his its my our the their these this those your")
 # Prepositions of two words.
 _PREPOSITIONS = {
     "according": "to", "ahead": "of", "along": "with", "because": "of", "due": "to",
@@ -44,32 +58,32 @@ _PREPOSITIONS = {
 }  # fmt: skip
 
 # Between a possessive and its noun, or behind an object, by what comes next.
-_ADVERBS = _words("anytime daily directly often online personally weekly")
-_AFTER_ADVERBS = _words("and as at by for from here in on or through to via with") | {
+_ADVERBS = words_of("anytime daily directly often online personally weekly")
+_AFTER_ADVERBS = words_of("and as at by for from here in on or through to via with") | {
     "",
     ",",
     *_STOPS,
 }
-_NO_ADVERBS = _words("""
+_NO_ADVERBS = words_of("""
 ally anomaly assembly belly brolly bully butterfly costly cowardly curly daily deadly doily dolly
 early elderly family filly folly friendly gully heavenly hillbilly homily hourly jelly jolly lily
 lively lolly lonely lovely manly monopoly monthly motherly orderly panoply potbelly quarterly rally
 reply scholarly silly supply tally ugly underbelly weekly worldly yearly
 """)
 # Never between a possessive and its noun.
-_NO_ATTRIBUTES = _words("""
+_NO_ATTRIBUTES = words_of("""
 afraid alive alone anymore anywhere ashamed asleep awake aware elsewhere everywhere forever instead
 nowhere somewhere today together tomorrow tonight yesterday
 """)
-_ATTRIBUTES = _words("complete current entire full latest newest recent undivided")
+_ATTRIBUTES = words_of("complete current entire full latest newest recent undivided")
 
 _AUXILIARIES = frozenset(
     verb + ending
-    for verb in _words("is was are were has had does did would could should")
+    for verb in words_of("is was are were has had does did would could should")
     for ending in ("", "n't")
 )
 # Verbs that are no nouns and nothing that stands between a possessive and its noun.
-_VERBS = _AUXILIARIES | _words("""
+_VERBS = _AUXILIARIES | words_of("""
 achieve allow allows appear appears appreciate arise arises arose arrive arrives ate became become
 becomes began begin begins belong belongs bring brings broke came cannot chose come comes
 communicate connect consist consists contain contains continue continues create decide deliver
@@ -82,54 +96,54 @@ sells shook speak speaks spoke stood succeed suffice suffices tend tends threw t
 understands varies vary went won wore write writes wrote
 """)
 _PRONOUN_VERB = re.compile("(?:he|i|it|she|that|there|they|we|what|who|you)['’][a-z]+")
-_CLITICS = _words("d ll ve")  # "his'll do"
+_CLITICS = words_of("d ll ve")  # "his'll do"
 # Like words in -ed, verbs at the beginning: "His sold quickly."
-_PASTS = _words("cost held hit made paid ran rose sold")
-_AFTER_VERBS = _DETERMINERS | _words("at by from in into on out to up with")
+_PASTS = words_of("cost held hit made paid ran rose sold")
+_AFTER_VERBS = _DETERMINERS | words_of("at by from in into on out to up with")
 _OPENINGS = frozenset(["", "that", *".!?"])
 
 # Verbs with "her" behind them, and what then tells that it is their object.
-_BRINGS = _words("""
+_BRINGS = words_of("""
 accompanied accompany bring bringing brings brought carried carry drive drives driving drove escort
 escorted invite invited send sending sent take taken takes taking took walked
 """)
-_EARNS = _words("""
+_EARNS = words_of("""
 earn earned earning earns gained garnered gave give gives giving granted landed secured win
 winning wins won
 """)
-_QUANTITIES = _words("countless enough many multiple numerous several")
-_YEARS = _words("decades years")
-_TAKES = _words("cost take taken takes taking took")
-_PRAISE = _words("acclaim accolades fame praise recognition")
-_GIVES = _EARNS | _words("bring bringing brings brought given offered")
-_FEELINGS = _words("""
+_QUANTITIES = words_of("countless enough many multiple numerous several")
+_YEARS = words_of("decades years")
+_TAKES = words_of("cost take taken takes taking took")
+_PRAISE = words_of("acclaim accolades fame praise recognition")
+_GIVES = _EARNS | words_of("bring bringing brings brought given offered")
+_FEELINGS = words_of("""
 comfort confidence courage fulfillment happiness headaches hope inspiration joy peace pleasure
 purpose satisfaction solace strength
 """)
-_GRANTED = _words("access authority control credit custody power responsibility")
-_HELPS = _words("help helped helping helps let lets letting")
-_NAMES = _words("appoint appointed crowned declared dubbed elected named nominated voted")
-_OFFICES = _words("""
+_GRANTED = words_of("access authority control credit custody power responsibility")
+_HELPS = words_of("help helped helping helps let lets letting")
+_NAMES = words_of("appoint appointed crowned declared dubbed elected named nominated voted")
+_OFFICES = words_of("""
 ambassador captain chair chairman chairwoman chancellor chief dean director governor head judge
 leader mayor president principal professor secretary senator vice
 """)
-_KEEPS = _words("keep keeping keeps kept leave leaves left")
-_FINDS = _KEEPS | _words("catch caught find finding finds found spot spotted")
-_MAKES = _FINDS | _words("consider considered considers made make makes making render rendered")
-_STATES = _words("""
+_KEEPS = words_of("keep keeping keeps kept leave leaves left")
+_FINDS = _KEEPS | words_of("catch caught find finding finds found spot spotted")
+_MAKES = _FINDS | words_of("consider considered considers made make makes making render rendered")
+_STATES = words_of("""
 accountable better braver brilliant calm caring curious easy energetic fit free funny grounded
 happier happy healthier healthy helpful humble inspired invisible kind motivated organized proud
 sane smarter sick speechless strong stronger thorough triumphant unhappy warm wiser young younger
 """)
 _STATE_ENDINGS = ("able", "eous", "ible", "ious", "less")
-_ANOTHER = _words("and but to")
-_NO_PARTICIPLES = _words("""
+_ANOTHER = words_of("and but to")
+_NO_PARTICIPLES = words_of("""
 beginning blessing building calling clothing drawing dwelling earring existing feeling filing
 finding footing growing handwriting lighting listing loving meaning missing offering opening
 painting posting rating reading recording remaining saying schooling setting training understanding
 upbringing wedding wording writing
 """)
-_PASTIMES = _words("drawing painting reading writing")  # as often participles as nouns
+_PASTIMES = words_of("drawing painting reading writing")  # as often participles as nouns
 
 
 def her_by_rule(tokens: Neighbours) -> bool | None:
@@ -175,7 +189,7 @@ def _her_behind_verb(previous: str, word: str, second: str) -> bool | None:
         found = previous in _TAKES or previous in _EARNS
     elif following == "most":
         found = True if ends or second in FUNCTION_WORDS else None
-    elif ends and word.islower() and _is_adverb(following):
+    elif ends and word.islower() and is_adverb(following):
         found = True
     elif previous in _GIVES:
         earned = previous in _EARNS and (following in _QUANTITIES or second in _PRAISE)
@@ -220,13 +234,13 @@ def his_by_rule(tokens: Neighbours) -> bool | None:
         return True
     ends = not second or second in _STOPS
     if _is_past(following) and (
-        (previous in _OPENINGS and (ends or _is_adverb(second)))  # His cleaned easily.
+        (previous in _OPENINGS and (ends or is_adverb(second)))  # His cleaned easily.
         or (previous == "of" and (ends or second in _AFTER_VERBS))  # A friend of his won a prize.
     ):
         return True
     if following == "all" and previous in _GIVES:
         return False
-    if ends and tokens[2].islower() and _is_adverb(following):
+    if ends and tokens[2].islower() and is_adverb(following):
         return True
     if earlier == "him" and (previous in ("/", "|") or (previous == following == ",")):
         return True  # he, him, his
@@ -237,7 +251,14 @@ def his_by_rule(tokens: Neighbours) -> bool | None:
     return False if tokens[2][0].isupper() else None  # his Emily
 
 
-def _is_adverb(word: str) -> bool:
+def is_adverb(word: str) -> bool:
+    """Tell an adverb in -ly from adjectives and nouns that end alike.
+
+    Examples
+    --------
+    >>> is_adverb("deeply"), is_adverb("family")
+    (True, False)
+    """
     return word.endswith("ly") and len(word) > 4 and word not in _NO_ADVERBS
 
 

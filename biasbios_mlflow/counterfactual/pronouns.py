@@ -11,6 +11,7 @@ from biasbios_mlflow.counterfactual.context import (
     his_is_independent,
 )
 from biasbios_mlflow.counterfactual.edits import FEMALE_TO_MALE, MALE_TO_FEMALE, Edit, in_case_of
+from biasbios_mlflow.counterfactual.grammar import words_of
 
 __all__ = ["pronoun_edits"]
 
@@ -23,7 +24,8 @@ _NOT_BEFORE = (
     rf"(?<![\w.)\]’']{_HYPHEN}.)"  # a hyphenated word
     r"(?<!\([sS]\).)"  # (s)he
     r"(?!(?:(?<=[DM][rs]\. H)|(?<=Mrs\. H)|(?<=Prof\. H))e\b)"  # Dr. He, a surname
-    r"(?:(?<!\w\..)|(?<=[a-z0-9)]\.[HS])(?=[a-z]+\s))"  # a host or file; but "since 2010.She has"
+    # A host or file; but "since 2010.She has".
+    r"(?:(?<!\w\..)|(?:(?<=[a-z0-9)]\.[HS])|(?<=[A-Z]{2}\.[HS]))(?=[a-z]+[\s,'’]))"
 )
 _NOT_AFTER = (
     r"(?![\w@=\\\u0300-\u036f]"
@@ -34,7 +36,7 @@ _NOT_AFTER = (
 _WORD = "(?:[Hh](?:e|ers?|is|im|erself|imself)|H(?:E|ERS?|IS|IM|ERSELF|IMSELF)|[Ss]he|SHE)"
 _REST = (  # _WORD without its first letter
     "(?:(?<=[hH])(?:er(?:s(?:elf)?)?|e|is|im(?:self)?)|(?<=[sS])he"
-    "|(?<=H)(?:ER(?:S(?:ELF)?)?|E|IS|IM(?:SELF)?)|(?<=S)HE)"
+    "|(?<=H)(?:ER(?:S(?:ELF)?)?|Er|E|IS|Is|IM(?:SELF)?|Im)|(?<=S)H[eE])"  # SHe, shift held too long
 )
 _PRONOUN = re.compile(rf"[hHsS]{_NOT_BEFORE}{_REST}(?:/{_WORD})*{_NOT_AFTER}")
 
@@ -46,6 +48,19 @@ _FIXED = {
     for word, new in table.items()
     for form in (str.lower, str.capitalize, str.upper)
 }
+_SLIPS = frozenset(("SHe", "HEr", "HIs", "HIm"))
+_SURNAMES = frozenset(("He", "She"))
+_FULL_NAME = re.compile(
+    r"(?:(?P<opens>\A\s{0,9}|[.!?:;(•\"“\n]\s{0,9}|\b(?:Dr|Mr|Ms|Mrs|Prof|Professor|Doctor)\.?\s)"
+    r"(?:[A-Z]\.\s)?)?(?<!\w)(?P<full>(?P<name>[A-Z][a-z]{1,20}(?:-[A-Z][a-z]{1,20})?)\s(?:He|She))"
+    r"(?![\w'’-])"
+)
+_NO_GIVEN_NAMES = words_of("""
+About After Although And As At Because Before Besides But By During For From How However If In
+Indeed Like Now Once Or Otherwise Perhaps Since So Soon Still That The Then There Though Through
+Thus Till Today Tomorrow Unless Until What Whatever When Whenever Where Wherever Whether Which While
+Who Whom Why With Yesterday Yet
+""")
 _SUBJECTS = frozenset(("he", "she"))
 _OBJECTS = frozenset(("him", "himself", "herself"))
 _UPPER_WORD = re.compile(r"\W*[^\W\d_a-z]{2}")
@@ -59,14 +74,30 @@ def pronoun_edits(text: str) -> list[Edit]:
     >>> [new for _, _, new, _ in pronoun_edits("She said her work made him proud.")]
     ['He', 'his', 'her']
     """
-    edits = []
+    edits: list[Edit] = []
+    full_names: frozenset[int] | None = None
     for match in _PRONOUN.finditer(text):
         word = match.group()
         start, end = match.span()
         fixed = _FIXED.get(word)
         if fixed is not None:
+            # Only behind a word with nothing but a blank between them "He" may be a surname.
+            if (
+                start > 1
+                and word in _SURNAMES
+                and text[start - 2].isalpha()
+                and _is_named(text, start)
+            ):
+                full_names = _full_names(text) if full_names is None else full_names
+                if start in full_names:
+                    continue
             edits.append((start, end, *fixed))
             continue
+        if word in _SLIPS:
+            word = word.capitalize()
+            if word in _FIXED:
+                edits.append((start, end, *_FIXED[word]))
+                continue
         before = text[max(0, start - BEFORE_WIDTH) : start]
         after = text[end : end + AFTER_WIDTH]
         if word.isupper() and _UPPER_WORD.match(after):  # all in capitals: they tell nothing
@@ -81,6 +112,30 @@ def pronoun_edits(text: str) -> list[Edit]:
         else:
             edits.extend(_slashed(word, start))
     return edits
+
+
+def _is_named(text: str, start: int) -> bool:
+    """Tell whether a capitalised word stands before ``start``."""
+    at = text.rfind(" ", max(0, start - 44), start - 1) + 1
+    return text[at : at + 1].isupper()
+
+
+def _full_names(text: str) -> frozenset[int]:
+    """Return where in ``text`` "He" or "She" is the surname of "Jing He".
+
+    It is when the name before it begins a sentence or follows a title, when what follows does not
+    go on as a sentence of "he", or when the same full name is so elsewhere in the text.
+    """
+    found = []
+    known = set()
+    for match in _FULL_NAME.finditer(text):
+        name = match["name"]
+        if name in _NO_GIVEN_NAMES or name.endswith("ly"):
+            continue
+        found.append((match.end(), match["full"]))
+        if match["opens"] is not None or text[match.end() : match.end() + 1] in (",", ";", ")"):
+            known.add(match["full"])
+    return frozenset(end - len(full.rsplit(None, 1)[1]) for end, full in found if full in known)
 
 
 def _slashed(run: str, start: int) -> list[Edit]:

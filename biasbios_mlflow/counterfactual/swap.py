@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from biasbios_mlflow.counterfactual.edits import Edit, apply, outside_addresses
+from biasbios_mlflow.counterfactual.edits import (
+    FEMALE_TO_MALE,
+    MALE_TO_FEMALE,
+    Edit,
+    apply,
+    outside_addresses,
+)
 from biasbios_mlflow.counterfactual.lexicon import (
     Forms,
     gendered_titles,
     gendered_words,
-    split_words,
     title_edits,
     word_edits,
 )
 from biasbios_mlflow.counterfactual.names import gendered_names, name_edits
 from biasbios_mlflow.counterfactual.pronouns import pronoun_edits
+from biasbios_mlflow.counterfactual.surface import surface_of
 from biasbios_mlflow.errors import invalid, nearest
 
 if TYPE_CHECKING:
@@ -140,16 +146,32 @@ def changed_words(text: str, scope: str = "pronouns") -> list[tuple[str, str]]:
 
 
 def _edits(text: str, scope: str) -> list[Edit]:
+    surface = surface_of(text)
+    if surface is None:
+        return _surface_edits(text, scope)
+    return [surface.written(edit) for edit in _surface_edits(surface.text, scope)]
+
+
+def _surface_edits(text: str, scope: str) -> list[Edit]:
     edits = pronoun_edits(text)
     if scope != "pronouns" and (found := _gendered(scope).among(text)):
         further = title_edits(text, found)
         if scope != "titles":
-            further += word_edits(text, found)
+            further += word_edits(text, found, _own_gender(edits))
         if scope == "names":
-            further += name_edits(split_words(text))
+            further += name_edits(text, found, edits)
         if further:
             edits = _in_order(edits + further)
     return outside_addresses(text, edits)
+
+
+def _own_gender(edits: list[Edit]) -> int:
+    """Return the way that most of a bio's pronouns go, 0 where both ways are common or none is."""
+    male = sum(edit[3] == MALE_TO_FEMALE for edit in edits)
+    female = len(edits) - male
+    if female > 2 * male:
+        return FEMALE_TO_MALE
+    return MALE_TO_FEMALE if male > 2 * female else 0
 
 
 @cache

@@ -105,7 +105,7 @@ def test_no_scope_ever_fails(text: str, scope: str):
 
 
 @settings(QUICK, max_examples=500)
-@given(st.lists(st.sampled_from((*FORMS, "work", "to", "Aro", "a")), min_size=1))
+@given(st.lists(st.sampled_from((*FORMS, "work", "to", "oslo", "a")), min_size=1))
 def test_plain_pronouns_are_all_swapped(words: list[str]):
     text = " ".join(words)
     count = sum(word.lower() in PRONOUNS for word in words)

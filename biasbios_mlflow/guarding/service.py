@@ -125,9 +125,9 @@ class Guard:
 
     def start(self) -> None:
         """Start the workers; the first look at every model follows at once."""
-        for model in self._state.recover():
-            if model in self.config.models:
-                self._gate_task(model)
+        for due in self._state.recover():
+            if due in self.config.models:
+                self._gate_task(due)
         self._gate_workers.start()
         self._look_workers.start()
         for name, model in self.config.models.items():

@@ -16,6 +16,7 @@ from mlflow import MlflowClient
 
 from tests.conftest import Server
 from tests.guarding.conftest import (
+    SOON,
     Configure,
     GuardHere,
     Model,
@@ -37,7 +38,7 @@ def test_from_registration_to_promotion_and_back(
     until(lambda: guard.status()["models"][model.name]["protect"] == {"champion": first})
 
     model.point("champion", failed)
-    until(lambda: model.alias() == first, seconds=5)
+    until(lambda: model.alias() == first, seconds=SOON)
     assert "champion" in model.tags(failed)["biasbios.guard"]
     assert guard.end(signal.SIGTERM) == 0
 

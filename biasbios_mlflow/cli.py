@@ -83,7 +83,7 @@ def _config_options(
 ) -> Callable[..., Any]:
     """Add one option for each option of the evaluator."""
     for name, field in reversed(EvaluationConfig.model_fields.items()):
-        if name in {"gender_values", "loaded_with", "model_uri"}:
+        if name in {"loaded_with", "model_uri"}:
             continue
         kinds: list[Any] = list(get_args(field.annotation) or (field.annotation,))
         settings: dict[str, Any] = {"default": None, "help": field.description}
@@ -98,6 +98,9 @@ def _config_options(
             settings["type"] = click.Choice(kinds)
         elif name == "label_names":
             settings.update(metavar="A,B,…", callback=_comma_separated)
+        elif name == "gender_values":
+            settings.update(metavar="V=male,W=female,X=", callback=_gender_values)
+            settings["help"] += ", as in 1=male,2=female,0="
         else:
             settings["type"] = next(k for k in kinds if k is not type(None))
         command = click.option(f"--{_dashed(name)}", name, **settings)(command)
@@ -122,12 +125,45 @@ def _data_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how a table of bios is read."""
+    from biasbios_mlflow.bios.readers import READING_OPTIONS
+
+    callbacks = {"label_names": _comma_separated, "gender_values": _gender_values}
+    metavars = {"label_names": "A,B,…", "gender_values": "V=male,W=female,X="}
+    for name in reversed(READING_OPTIONS):
+        command = click.option(
+            f"--{_dashed(name)}",
+            name,
+            default=None,
+            metavar=metavars.get(name),
+            callback=callbacks.get(name),
+            help=EvaluationConfig.model_fields[name].description,
+        )(command)
+    return command
+
+
 def _dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
 def _comma_separated(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     return None if value is None else [part.strip() for part in value.split(",")]
+
+
+def _gender_values(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """Read ``1=male,2=female,0=``: nothing after the sign leaves those bios out."""
+    if value is None:
+        return None
+    meaning: dict[str, str | None] = {}
+    for part in value.split(","):
+        name, sign, gender = (piece.strip() for piece in part.rpartition("="))
+        if not sign or gender.lower() not in ("male", "female", ""):
+            raise click.BadParameter(
+                f"{part!r} is not VALUE=male, VALUE=female or VALUE= (left out)", ctx, param
+            )
+        meaning[name] = gender.lower() or None
+    return meaning
 
 
 @main.command()
@@ -430,6 +466,7 @@ def _training_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--device", default="auto", show_default=True, help="Where the encoder runs."),
     ]
+    command = _reading_options(command)
     for option in reversed(options):
         command = option(command)
     return command
@@ -550,9 +587,7 @@ def benchmark(
     type=click.Choice(["pronouns", "titles", "words", "names"]),
     help="Which gendered words count.",
 )
-@click.option("--text-column", default=None, help="Column with the bio.")
-@click.option("--occupation-column", default=None, help="Column with the true occupation.")
-@click.option("--gender-column", default=None, help="Column with the gender.")
+@_reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 def data(source: str, as_json: bool, **options: Any) -> None:
     """Print what is in SOURCE and what is wrong with it, before any model sees it.

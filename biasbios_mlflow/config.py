@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -18,9 +20,13 @@ _OPTIONS_OF_MLFLOW = frozenset(
     {
         "average",
         "col_mapping",
+        "eval_results_mode",
+        "eval_results_path",
         "explainability_algorithm",
         "explainability_kernel_link",
         "explainability_nsamples",
+        "ignore_exceptions",
+        "label_list",
         "log_explainer",
         "log_model_explainability",
         "max_classes_for_multiclass_roc_pr",
@@ -56,13 +62,16 @@ Scoring = Annotated[_T, _Bears("scoring")]
 Nothing = Annotated[_T, _Bears("nothing")]
 
 
+_LONGEST_PREFIX = 100
+
+
 class EvaluationConfig(pydantic.BaseModel):
     """Options of one evaluation (``evaluator_config={"biasbios": {...}}``).
 
     Examples
     --------
-    >>> EvaluationConfig.parse({"min_cell": 5}).min_cell
-    5
+    >>> EvaluationConfig.parse({"min_cell": 10}).min_cell
+    10
     >>> EvaluationConfig.parse({"min_cell": 0})
     Traceback (most recent call last):
         ...
@@ -90,8 +99,10 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     label_names: Measuring[tuple[str, ...] | None] = pydantic.Field(
         None, description="occupations in the order of their integer ids; by default the 28"
     )
-    gender_values: Reading[dict[Any, Literal["male", "female"]] | None] = pydantic.Field(
-        None, description="what other values of the gender column mean"
+    gender_values: Reading[dict[Any, Literal["male", "female"] | None] | None] = pydantic.Field(
+        None,
+        description="what the values of the gender column mean, instead of the usual ones; null "
+        "leaves bios out",
     )
     allow_missing: Reading[bool] = pydantic.Field(
         False, description="go on when more than 5 % of the bios are incomplete"
@@ -113,11 +124,11 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     )
     encoder: Model[str | Callable[..., Any] | None] = pydantic.Field(
         None,
-        description="for models that eat vectors: model URI, sentence-transformers or Hugging Face "
-        "name or path, or a callable from texts to a matrix",
+        description="for models that take vectors: model URI, sentence-transformers or Hugging "
+        "Face name or path, or a callable from texts to a matrix",
     )
     features: Asking[str | None] = pydantic.Field(
-        None, description="for models that eat vectors: column with one vector a bio"
+        None, description="for models that take vectors: column with one vector a bio"
     )
     counterfactual_features: Asking[str | None] = pydantic.Field(
         None, description="column with the vectors of the swapped bios"
@@ -129,7 +140,9 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         "auto", description="precision of a transformers model; auto is its own"
     )
     max_length: Asking[int | None] = pydantic.Field(
-        None, ge=1, description="tokens after which a bio is cut; by default the model's limit"
+        None,
+        ge=1,
+        description="of an encoder: tokens after which a bio is cut; by default its limit",
     )
     token_budget: Nothing[int | None] = pydantic.Field(
         None, ge=1, description="tokens in a batch, padding counted; by default by the device"
@@ -150,7 +163,7 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         0, ge=0, description="seed of the replicates, and of the sample"
     )
     min_cell: Scoring[int] = pydantic.Field(
-        1, ge=1, description="bios of each gender that an occupation needs to be scored"
+        5, ge=1, description="bios of each gender that an occupation needs to be scored"
     )
     metric_prefix: Nothing[str] = pydantic.Field(
         "", description="goes in front of biasbios/<metric>"
@@ -172,6 +185,26 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     )
     log_texts: Nothing[bool] = pydantic.Field(True, description="false: no text leaves the process")
 
+    @pydantic.field_validator("n_jobs")
+    @classmethod
+    def _no_zero_processes(cls, n_jobs: int) -> int:
+        if n_jobs == 0:
+            raise ValueError("a number of processes from 1 on, or -1 for all cores")
+        return n_jobs
+
+    @pydantic.field_validator("metric_prefix")
+    @classmethod
+    def _check_prefix(cls, prefix: str) -> str:
+        # What MLflow takes in the name of a metric, and in a path: no way out of the run's folder.
+        whole = f"{prefix}biasbios"
+        legal = re.fullmatch(r"[\w\-./: ]*", prefix) and len(prefix) <= _LONGEST_PREFIX
+        if not legal or posixpath.normpath(whole) != whole or whole.startswith(("/", "..")):
+            raise ValueError(
+                "letters, digits and _ - . : / or space, no empty part or dots between slashes, at "
+                f"most {_LONGEST_PREFIX} characters"
+            )
+        return prefix
+
     @pydantic.field_serializer("encoder")
     def _name_encoder(self, encoder: str | Callable[..., Any] | None) -> str | None:
         if encoder is None or isinstance(encoder, str):
@@ -192,6 +225,17 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
             return cls.model_validate(options)
         except pydantic.ValidationError as error:
             raise from_validation("evaluator_config", error, cls) from error
+
+    @staticmethod
+    def options_of_mlflow(options: Mapping[str, Any] | None) -> list[str]:
+        """Return the options that only MLflow's own evaluators read.
+
+        Examples
+        --------
+        >>> EvaluationConfig.options_of_mlflow({"pos_label": 1, "seed": 1})
+        ['pos_label']
+        """
+        return sorted(set(options or ()) & _OPTIONS_OF_MLFLOW)
 
     @classmethod
     def names_own_option(cls, options: Mapping[str, Any] | None) -> bool:

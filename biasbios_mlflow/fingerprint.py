@@ -92,8 +92,9 @@ class Fingerprint:
     Examples
     --------
     >>> config = EvaluationConfig(min_cell=5)
-    >>> ours = Fingerprint.of(Identity("m-1"), config, data="3f")
-    >>> theirs = Fingerprint.of(Identity("m-2"), EvaluationConfig(scope="names"), data="3f")
+    >>> data = {"data": "3f", "inputs": "9a"}
+    >>> ours = Fingerprint.of(Identity("m-1"), config, **data)
+    >>> theirs = Fingerprint.of(Identity("m-2"), EvaluationConfig(scope="names"), **data)
     >>> for difference in ours.differences(theirs, but=("model",)):
     ...     print(difference)
     option scope: pronouns and names

@@ -220,12 +220,12 @@ def gate(
 def _check_call(policy: GatePolicy, config: Mapping[str, Any]) -> None:
     """Raise at an option of the call that the policy must pin, or that is none."""
     pinned = {"env_manager", "model_config"}
-    for name, value in config.items():
+    for name in config:
         bears = name in EvaluationConfig.model_fields and EvaluationConfig.bears_on(name)
         if name in pinned or bears not in (False, "nothing"):
             raise invalid(
                 name,
-                found=f"{value!r} in the call of the gate",
+                found="it in the call of the gate",
                 expected="it in the policy, whose hash holds all that bears on the numbers",
                 fix=f"write it under evaluation: in the policy, {name}: …",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import pydantic
 import yaml
@@ -35,6 +35,7 @@ def _check_alias(name: str) -> str:
 
 
 _Alias = Annotated[str, pydantic.AfterValidator(_check_alias)]
+_NOT_IN_SCHEMA: Any = cast(Any, SkipJsonSchema)()
 _Metric = Annotated[str, pydantic.AfterValidator(read_metric)]
 _Number = Annotated[float, pydantic.Field(allow_inf_nan=False)]
 
@@ -124,7 +125,7 @@ def _bearing_fields() -> dict[str, Any]:
         if EvaluationConfig.bears_on(name) != "nothing":
             kind: Any = field.annotation
             if name == "encoder":  # a callable has no place in a schema
-                kind = str | SkipJsonSchema[Callable[..., Any]] | None
+                kind = str | Annotated[Callable[..., Any], _NOT_IN_SCHEMA] | None
             fields[name] = (kind, field)
     return fields
 

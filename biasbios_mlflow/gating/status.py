@@ -89,7 +89,7 @@ class ModelStatus:
         version = self.aliases.get(alias)
         if version is None:
             return f"there is no alias {alias}"
-        [found] = [v for v in self.versions if v.version == version] or [None]
+        found = next((v for v in self.versions if v.version == version), None)
         where = f"{alias} points at version {version}"
         if found is None:
             return f"{where}, which does not exist"

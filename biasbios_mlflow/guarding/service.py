@@ -125,9 +125,9 @@ class Guard:
 
     def start(self) -> None:
         """Start the workers; the first look at every model follows at once."""
-        for due in self._state.recover():
-            if due in self.config.models:
-                self._gate_task(due)
+        for waiting in self._state.recover():
+            if waiting in self.config.models:
+                self._gate_task(waiting)
         self._gate_workers.start()
         self._look_workers.start()
         for name, model in self.config.models.items():

@@ -1,4 +1,4 @@
-"""Models that eat features: an encoder turns texts into vectors, or the data holds them."""
+"""Models that take features: an encoder turns texts into vectors, or the data holds them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ import pandas as pd
 from biasbios_mlflow.bios.checked import Bios, check_column
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid, missing_extra
+from biasbios_mlflow.prediction.base import Variants, copies_of, text_variants
 from biasbios_mlflow.prediction.identity import content_digest, identify, update_with_weights
+from biasbios_mlflow.prediction.inputs import ModelInputs
 
 if TYPE_CHECKING:
     from biasbios_mlflow.prediction.tokens import TokenModel
 
-__all__ = ["Encoder", "FeatureColumns", "SentenceModel", "find_features"]
+__all__ = ["TOKEN_OPTIONS", "Encoder", "FeatureColumns", "SentenceModel", "find_features"]
+
+TOKEN_OPTIONS = frozenset({"device", "dtype", "token_budget"})
+"""Options of the evaluation that a `biasbios_mlflow.prediction.tokens.TokenModel` heeds."""
 
 Matrix = npt.NDArray[Any]
 
@@ -45,11 +50,33 @@ class FeatureColumns:
     """
 
     name = "feature columns"
+    options = frozenset({"features", "counterfactual_features"})
 
     def __init__(self, column: str, counterfactual_column: str | None = None) -> None:
         self._columns = [("features", column)]
         if counterfactual_column is not None:
             self._columns.append(("counterfactual_features", counterfactual_column))
+
+    def session(self) -> AbstractContextManager[None]:
+        """Do nothing: the vectors are there."""
+        return nullcontext()
+
+    def variants(self, bios: Bios, counterfactuals: Sequence[str]) -> Variants:
+        """Return the vectors of n bios, then those of the counterfactuals that differ."""
+        before, after = self.read(bios)
+        changed = (
+            np.zeros(len(bios), dtype=bool) if after is None else (before != after).any(axis=1)
+        )
+        inputs = ModelInputs.of(bios, bios.texts, changed)
+        if after is None:
+            inputs.features = before
+            return Variants(inputs, None, None)
+        inputs.features = np.concatenate([before, after[changed]])
+        return Variants(inputs, copies_of(changed), changed)
+
+    def fill(self, inputs: ModelInputs) -> ModelInputs:
+        """Return the inputs, whose vectors are there already."""
+        return inputs
 
     def read(self, bios: Bios) -> tuple[Matrix, Matrix | None]:
         """Return the matrices of shape (n, d) of n bios and of their counterfactuals.
@@ -113,6 +140,8 @@ class Encoder:
         Gives a context manager that keeps a model on its device.
     identity : str, optional
         Hash of its content; None where nothing tells it from others.
+    options : frozenset of str, optional
+        The options that it heeds.
     """
 
     def __init__(
@@ -122,21 +151,50 @@ class Encoder:
         session: Callable[[], AbstractContextManager[None]] = nullcontext,
         *,
         identity: str | None = None,
+        options: frozenset[str] = frozenset(),
     ) -> None:
         self.name = name
         self.identity = identity
         self.session = session
+        self.options = options | {"encoder"}
         self._encode = encode
 
-    def __call__(self, texts: Sequence[str], rows: npt.NDArray[np.int64]) -> Matrix:
-        """Return the matrix of shape (n, d) of n texts; ``rows`` are theirs in the data.
+    def variants(self, bios: Bios, counterfactuals: Sequence[str]) -> Variants:
+        """Return the texts of n bios, then those of the counterfactuals that differ."""
+        return text_variants(bios, counterfactuals)
+
+    def fill(self, inputs: ModelInputs) -> ModelInputs:
+        """Give inputs the vectors of their texts, and return them.
 
         Raises
         ------
         MlflowException
             When the encoder does not return one vector of finite numbers a text.
         """
-        matrix = _as_matrix(self._encode(list(texts)))
+        if inputs.features is None:
+            inputs.features, inputs.cut = self(inputs.texts, inputs.rows)
+        return inputs
+
+    def __call__(
+        self, texts: Sequence[str], rows: npt.NDArray[np.int64]
+    ) -> tuple[Matrix, npt.NDArray[np.bool_] | None]:
+        """Encode n texts, whose rows in the data are given for messages.
+
+        Returns
+        -------
+        matrix : ndarray of shape (n, d)
+        cut : ndarray of bool of shape (n,) or None
+            Which texts were cut, where that is known.
+
+        Raises
+        ------
+        MlflowException
+            When the encoder does not return one vector of finite numbers a text.
+        """
+        encoded = self._encode(list(texts))
+        known = isinstance(encoded, _Encoded)
+        cut: npt.NDArray[np.bool_] | None = encoded.cut if known else None
+        matrix = _as_matrix(encoded.vectors if known else encoded)
         if matrix is None or matrix.shape[0] != len(texts):
             found = "no matrix of numbers" if matrix is None else f"shape {matrix.shape}"
             raise invalid(
@@ -145,7 +203,15 @@ class Encoder:
                 expected="one vector of numbers a text",
                 fix="let the encoder return an array of shape (texts, features)",
             )
-        return _checked(matrix, f"output of the encoder {self.name}", rows)
+        return _checked(matrix, f"output of the encoder {self.name}", rows), cut
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    """Vectors, and which texts were cut for them."""
+
+    vectors: Matrix
+    cut: npt.NDArray[np.bool_]
 
 
 def find_features(config: EvaluationConfig) -> Encoder | FeatureColumns | None:
@@ -202,6 +268,7 @@ def _load_encoder(name: str, config: EvaluationConfig) -> Encoder:
             name,
             lambda texts: sentences.encode(texts, show_progress_bar=False),
             identity=digest.hexdigest(),
+            options=frozenset({"device", "max_length"}),
         )
     return SentenceModel.load(name).encoder(config)
 
@@ -288,17 +355,24 @@ class SentenceModel:
         """Return it as an encoder."""
         running = self.running(config)
 
-        def encode(texts: list[str]) -> Matrix:
+        def encode(texts: list[str]) -> _Encoded:
             matrix: Matrix | None = None
-            for rows, part in running.run(texts, self.vectors):
+            tokens = running.tokenize(texts)
+            for rows, part in running.run(tokens, self.vectors):
                 if matrix is None:
                     matrix = np.empty((len(texts), part.shape[1]), dtype=np.float32)
                 matrix[rows] = part
             assert matrix is not None
-            return matrix
+            return _Encoded(matrix, tokens.cut)
 
         name = f"{self.name} ({self.pooling} pooling) on {running.device}"
-        return Encoder(name, encode, running.session, identity=self.digest(running.max_length))
+        return Encoder(
+            name,
+            encode,
+            running.session,
+            identity=self.digest(running.max_length),
+            options=TOKEN_OPTIONS | {"max_length"},
+        )
 
     def digest(self, max_length: int | None) -> str:
         """Return a hash of all that vectors depend on beside the texts, precision and packages.

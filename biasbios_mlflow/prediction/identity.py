@@ -126,15 +126,13 @@ class _Content(pickle.Pickler):
             described = ("module", thing.__name__, _version(thing.__name__))
         elif isinstance(thing, (types.FunctionType, type)):
             module = getattr(thing, "__module__", None) or ""
-            if _is_installed(module):
-                if _importable(thing):
-                    described = ("named", module, thing.__qualname__, _version(module))
+            if _is_installed(module) and _importable(thing):
+                described = ("named", module, thing.__qualname__, _version(module))
             elif id(thing) in self._seen:
                 described = ("again", thing.__qualname__)
-            if described is None:
+            else:
                 self._seen[id(thing)] = thing
-                describe = _function if isinstance(thing, types.FunctionType) else _class
-                described = tuple(describe(thing))
+                described = tuple(_class(thing) if isinstance(thing, type) else _function(thing))
         elif type(thing).__module__.partition(".")[0] == "torch" and hasattr(thing, "detach"):
             described = (
                 "tensor", str(thing.dtype), tuple(thing.shape), bytes(_tensor_bytes(thing)),

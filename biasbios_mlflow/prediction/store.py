@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ __all__ = ["WindowStore", "cell_bytes", "read_sealed", "write_sealed"]
 
 _logger = logging.getLogger(__name__)
 
-_FORMAT = b"biasbios window 1\n"
+_FORMAT = b"biasbios window 2\n"
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -52,6 +52,9 @@ def read_sealed(path: Path, kind: bytes, *, otherwise: str) -> bytes | None:
     A file that is damaged, or of another kind, is not trusted; the log says so, and what happens
     ``otherwise``.
     """
+    if path.is_symlink():
+        _logger.warning("%s leads out of its folder; %s.", path, otherwise)
+        return None
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -86,7 +89,7 @@ class WindowStore:
 
     def __init__(self, folder: Path, fingerprint: Fingerprint) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise invalid(
                 "resume_dir",
@@ -125,7 +128,7 @@ class WindowStore:
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             state = about["reader"]
-            if about["key"] != key or len(arrays["codes"]) != n or not reader.learn(state):
+            if about["key"] != key or not _sound(arrays, n) or not reader.learn(state):
                 _logger.warning("%s is of another evaluation; its bios are predicted again.", path)
                 return None
             codes = reader.encode(about["names"])
@@ -141,11 +144,12 @@ class WindowStore:
 
             original = predictions("")
             assert original is not None
-            return PredictedPair(original, predictions("counterfactual_"), arrays.get("changed"))
+            changed = arrays.get("changed")
+            return PredictedPair(original, predictions("counterfactual_"), changed, about["cut"])
 
     def save(self, key: str, reader: OutputReader, pair: PredictedPair) -> None:
         """Keep the predictions for a window."""
-        about = {"key": key, "names": reader.names, "reader": reader.state()}
+        about = {"key": key, "names": reader.names, "reader": reader.state(), "cut": pair.cut}
         arrays: dict[str, npt.NDArray[Any]] = {"about": np.array(json.dumps(about))}
         for prefix, part in (("", pair.original), ("counterfactual_", pair.counterfactual)):
             if part is None:
@@ -163,6 +167,15 @@ class WindowStore:
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.window"
+
+
+def _sound(arrays: Mapping[str, npt.NDArray[Any]], n: int) -> bool:
+    """Tell whether arrays hold something for each of n bios, and numbers where they must."""
+    parts = {name: array for name, array in arrays.items() if name != "about"}
+    return all(
+        len(array) == n and (array.dtype.kind != "f" or bool(np.isfinite(array).all()))
+        for array in parts.values()
+    )
 
 
 def _update(digest: Any, data: bytes) -> None:

@@ -102,6 +102,7 @@ def summary(
             **data,
             "bios": evaluation.bios,
             "left_out": dict(evaluation.missing),
+            "bios_cut": evaluation.result.cut,
             "sha256": evaluation.data_sha256,
             "labels": list(evaluation.labels),
             "findings": evaluation.result.findings.to_dict(),

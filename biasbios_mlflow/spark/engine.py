@@ -212,7 +212,7 @@ def evaluate_frame(
     with watch("survey"):
         surveyed = survey(frame, columns, gender_values=config.gender_values)
         surveyed.survey.check(allow_missing=config.allow_missing)
-        head = complete_bios(frame, columns).limit(_HEAD).toArrow()
+        head = complete_bios(frame, columns, surveyed.left_out).limit(_HEAD).toArrow()
         whole = surveyed.survey
         labels = whole.labels(config.label_names)
         repeated = count_duplicates(frame, columns, surveyed, labels)
@@ -255,6 +255,7 @@ def evaluate_frame(
         path=f"{total.path} on Spark",
         identity=total.identity,
         missing=whole.missing,
+        told=total.told,
     )
 
 
@@ -262,10 +263,12 @@ def _read(data: Any, split: str | None) -> _Bios:
     path = None
     with errors_told("data"):
         if isinstance(data, str):
-            frame, name = read_frame(data, find_session())
+            frame, name = read_frame(data, find_session(), split)
             path = None if data == "sample" else data
         elif is_spark_frame(data):
             frame, name = data, "bios"
+            if split is not None:
+                frame, name = choose_split(frame, split), f"{name}-{split}"
         else:
             raise invalid(
                 "data",
@@ -273,8 +276,6 @@ def _read(data: Any, split: str | None) -> _Bios:
                 expected="a Spark DataFrame, or the path of what Spark reads",
                 fix="use biasbios_mlflow.evaluate, which takes it, or spark.createDataFrame",
             )
-        if split is not None:
-            frame, name = choose_split(frame, split), f"{name}-{split}"
         return _Bios(frame, name, path, tuple(frame.columns))
 
 

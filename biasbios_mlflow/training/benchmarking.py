@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import check_bios, find_columns
-from biasbios_mlflow.bios.readers import load_bios
+from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
@@ -145,7 +145,8 @@ def benchmark(
     seeds : int, default=5
         How many; they are 0, 1, 2, …
     features, scope, cache, device, **settings
-        See `biasbios_mlflow.training.train`. ``scope`` holds for the evaluation too.
+        See `biasbios_mlflow.training.train`, the names of columns too. ``scope`` holds for the
+        evaluation too.
     log_models : bool, default=False
         Log each model, with a copy of the encoder, as `train` does.
     evaluation : mapping, optional
@@ -167,12 +168,17 @@ def benchmark(
     check_methods(chosen, features)
     if seeds < 1:
         raise invalid("seeds", found=seeds, expected="at least 1", fix="leave it at 5")
+    reading = {name: settings.pop(name) for name in READING_OPTIONS if name in settings}
     method_settings = {method: Settings.of(method, settings) for method in chosen}
     config = EvaluationConfig.parse({**(evaluation or {}), "scope": scope, "device": device})
     encoder = find_encoder(features, cache=cache, config=config)
-    training = TrainingSet.read(data, split=split, scope=scope, encoder=encoder)
+    training = TrainingSet.read(data, split=split, scope=scope, encoder=encoder, reading=reading)
     test = _TestSet.read(
-        data if test_data is None else test_data, split=test_split, config=config, encoder=encoder
+        data if test_data is None else test_data,
+        split=test_split,
+        config=config,
+        encoder=encoder,
+        reading=reading,
     )
     active = mlflow.active_run()
     with mlflow.start_run(run_name="biasbios benchmark", nested=active is not None) as parent:
@@ -235,8 +241,9 @@ class _TestSet:
         split: str | None,
         config: EvaluationConfig,
         encoder: CachedEncoder | None,
+        reading: Mapping[str, Any] | None = None,
     ) -> _TestSet:
-        dataset = load_bios(data, split)
+        dataset = load_bios(data, split, **(reading or {}))
         bios = check_bios(
             dataset.df, find_columns(list(dataset.df.columns)), allow_missing=config.allow_missing
         )

@@ -99,7 +99,7 @@ class CachedEncoder:
 
     def _chunk(self, texts: Sequence[str], rows: npt.NDArray[np.int64]) -> FloatArray:
         def encode() -> FloatArray:
-            return self._encoder(texts, rows).astype(np.float32, copy=False)
+            return self._encoder(texts, rows)[0].astype(np.float32, copy=False)
 
         if self._cache is None:
             return encode()

@@ -15,6 +15,7 @@ from mlflow.exceptions import MlflowException
 
 import biasbios_mlflow
 from biasbios_mlflow.gating import reports
+from biasbios_mlflow.gating.promotion import alias_history
 from tests.gating.conftest import Versions, alias, tags
 from tests.program import call_program, run_program
 
@@ -52,6 +53,7 @@ def test_first_champion_then_a_fairer_one_then_the_unfair_one_again(
     assert second.champion_version == "1"
     assert alias(name) == "2"
     assert tags(name, "1")["replaced_by"] == "2"
+    assert alias_history(mlflow.MlflowClient(), name, "champion") == ("1", "2")
     told = tags(name, "2")
     assert set(told) == {"verdict", "reason", "evidence"}
     assert told["reason"] == "all 2 rules passed"

@@ -52,7 +52,7 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
     if len(present) > 1:
         out["balanced_accuracy_ovr"] = mean(balanced)
 
-    gaps, variances, fpr_gaps = [], [], []
+    gaps, varied, variances, fpr_gaps = [], [], [], []
     for occupation in rows.labels:
         cells = {
             gender: [p == occupation for y, g, p in bios if y == occupation and g == gender]
@@ -64,15 +64,14 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
         male, female = (Fraction(sum(cell), len(cell)) for cell in cells.values())
         out[f"tpr_gap/{occupation}"] = float(male - female)
         gaps.append(male - female)
-        together = cells["male"] + cells["female"]
-        pooled = Fraction(sum(together), len(together))
-        pooled = pooled * (1 - pooled) * len(together) / (len(together) - 1)
-        variances.append(
-            sum(
-                p * (1 - p) / (len(cell) - 1) if len(cell) > 1 else pooled
-                for p, cell in zip((male, female), cells.values(), strict=True)
+        if min(map(len, cells.values())) > 1:
+            variances.append(
+                sum(
+                    p * (1 - p) / (len(cell) - 1)
+                    for p, cell in zip((male, female), cells.values(), strict=True)
+                )
             )
-        )
+            varied.append(male - female)
         negatives = {
             gender: [p == occupation for y, g, p in bios if y != occupation and g == gender]
             for gender in ("male", "female")
@@ -85,7 +84,8 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
     if gaps:
         out["gap_rms"] = math.sqrt(mean([gap**2 for gap in gaps]))
         out["gap_abs"] = mean([abs(gap) for gap in gaps])
-        square = sum(gap**2 - v for gap, v in zip(gaps, variances, strict=True)) / len(gaps)
+    if varied:
+        square = sum(gap**2 - v for gap, v in zip(varied, variances, strict=True)) / len(varied)
         out["gap_rms_debiased"] = math.sqrt(max(0, square))
     if fpr_gaps:
         out["fpr_gap_rms"] = math.sqrt(mean([gap**2 for gap in fpr_gaps]))

@@ -34,7 +34,7 @@ def error_of(*arguments: Any, **options: Any) -> str:
     [
         ("drop gender", {}, "gender_column: found none of the usual columns"),
         ("none", {"text_column": "hard_txt"}, "Fix: use text_column='hard_text'"),
-        ("unknown gender", {}, "gender: found the value(s) 'd'"),
+        ("unknown gender", {}, "gender (column 'gender'): found the value(s) 'd'"),
         ("no rows", {}, "data: found no rows"),
         ("no texts", {}, "incomplete bios of"),
         ("numbers", {}, "column 'hard_text': found values of type bigint, expected texts"),

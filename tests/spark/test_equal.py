@@ -120,6 +120,7 @@ def test_many_parts_are_added_up_by_executors(
     assert len(ours.result.flips.sample) == 7
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("remote", [False, True], ids=["classic", "connect"])
 def test_command_line(
     remote: bool, registered: Registered, bios: pd.DataFrame, parquet: str, tmp_path: Path

@@ -123,8 +123,9 @@ def serve(
         When another guard uses the same state.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
-    for name in ("huey", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    # What urllib3 says of an outage the guard says too, once and not at each try.
+    for name, level in {"huey": "WARNING", "alembic": "WARNING", "urllib3": "ERROR"}.items():
+        logging.getLogger(name).setLevel(level)
     guard = Guard(config, command=command)
     for name, value in _IMPATIENT.items():
         os.environ.setdefault(name, value)

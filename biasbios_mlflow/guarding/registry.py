@@ -80,14 +80,26 @@ def is_gone(error: MlflowException) -> bool:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Tell whether a server that could not be reached is behind an error."""
-    from requests.exceptions import ConnectionError as NoConnection
-    from requests.exceptions import RetryError, Timeout
+    """Tell whether a server that was not there, or went away meanwhile, is behind an error.
 
+    Examples
+    --------
+    >>> is_outage(ConnectionResetError()), is_outage(ValueError())
+    (True, False)
+    """
+    from requests.exceptions import ChunkedEncodingError, ContentDecodingError, RetryError, Timeout
+    from requests.exceptions import ConnectionError as NoConnection
+    from urllib3.exceptions import HTTPError
+
+    network = (
+        *(ChunkedEncodingError, ContentDecodingError, NoConnection, RetryError, Timeout),
+        *(HTTPError, ConnectionError, TimeoutError),
+    )
     return any(
-        isinstance(cause, (NoConnection, RetryError, Timeout, ConnectionError, TimeoutError))
-        or "failed with exception HTTPConnectionPool" in str(cause)
-        or "failed with exception HTTPSConnectionPool" in str(cause)
+        isinstance(cause, network)
+        or getattr(cause, "error_code", None) == "TEMPORARILY_UNAVAILABLE"
+        # MLflow does not always keep the cause.
+        or (str(cause).startswith("API request to ") and " failed with exception " in str(cause))
         for cause in _causes(error)
     )
 

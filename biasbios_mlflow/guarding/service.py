@@ -377,7 +377,10 @@ class Guard:
             self._tell(name, f"version {gate.version} is gone; it is not gated")
             self._state.drop(gate)
             return
-        if not self._is_due(name, version) and self._is_whole(gate, registry, model, version):
+        # The error of a gate that was put back is that of the outage, if it could be written.
+        outage = gate.attempts > 0 and version.tags.get(VERDICT_TAG) == "error"
+        due = outage or self._is_due(name, version)
+        if not due and self._is_whole(gate, registry, model, version):
             self._conclude(gate, version, "its verdict stands already")
             return
         if gate.attempts >= _MOST_ATTEMPTS:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from mlflow import MlflowClient
 
-from tests.guarding.conftest import Configure, GuardHere, Model, TinyGate, until
-
-WITHIN = 15
-"""Seconds: 5 on a machine of its own, but other tests share the cores here."""
+from tests.guarding.conftest import SOON, Configure, GuardHere, Model, TinyGate, until
 
 
 def test_an_alias_that_is_moved_by_hand(
@@ -30,14 +27,14 @@ def test_an_alias_that_is_moved_by_hand(
         # To a version that passed: left alone, the first time and the second.
         for version in (later, passed):
             model.point("champion", version)
-            until(lambda: stands(guard) == version, seconds=WITHIN)  # noqa: B023
+            until(lambda: stands(guard) == version, seconds=SOON)  # noqa: B023
             assert model.alias() == version
             assert "biasbios.guard" not in model.tags(version)
 
         # To one that did not: back to where it stood last, not to the newest that passed.
         for version, why in ((failed, "failed the gate"), (new, "was never gated")):
             model.point("champion", version)
-            until(lambda: model.alias() == passed, seconds=WITHIN)
+            until(lambda: model.alias() == passed, seconds=SOON)
             said = model.tags(version)["biasbios.guard"]
             assert f"champion moved back to version {passed}: version {version} {why}" in said
 
@@ -46,19 +43,19 @@ def test_an_alias_that_is_moved_by_hand(
 
         # Deleted: told, not set anew, by no event and by no look.
         tracking.delete_registered_model_alias(model.name, "champion")
-        until(lambda: stands(guard) is None, seconds=WITHIN)
+        until(lambda: stands(guard) is None, seconds=SOON)
         told = guard.status()["models"][model.name]["told"]
         assert told[0]["what"] == (
             f"champion was deleted from version {passed}; it is not set anew"
         )
         looked = guard.status()["models"][model.name]["looked_at"]
-        until(lambda: guard.status()["models"][model.name]["looked_at"] != looked, seconds=10)
+        until(lambda: guard.status()["models"][model.name]["looked_at"] != looked, seconds=SOON)
         assert model.alias() is None
         assert model.alias("shadow") == failed
 
         # Where no version passed, it is taken off.
         other_model.point("champion", never)
-        until(lambda: other_model.alias() is None, seconds=WITHIN)
+        until(lambda: other_model.alias() is None, seconds=SOON)
         assert "champion taken off" in other_model.tags(never)["biasbios.guard"]
         # Its own work is no news.
         assert not any(
@@ -68,7 +65,7 @@ def test_an_alias_that_is_moved_by_hand(
     # Moved while nobody was looking.
     model.point("champion", failed)
     with guard_here(path, tiny_gate.command()):
-        until(lambda: model.alias() == passed, seconds=10)
+        until(lambda: model.alias() == passed, seconds=SOON)
     assert tiny_gate.noted() == []
     assert tracking.get_registered_model(model.name).tags == {}
 
@@ -95,4 +92,4 @@ def test_a_verdict_that_changes(
         assert model.alias() == second
         # One that failed does.
         tracking.set_model_version_tag(model.name, second, "biasbios.gate", "failed")
-        until(lambda: model.alias() == first, seconds=WITHIN)
+        until(lambda: model.alias() == first, seconds=SOON)

@@ -21,6 +21,7 @@ from biasbios_mlflow.bios.sources import open_source, separated
 from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.pipeline import evaluate_bios
+from biasbios_mlflow.prediction.identity import identify
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from tests.conftest import Registered
 
@@ -142,6 +143,7 @@ def test_processes_and_resuming_see_the_same_windows(
     def scores(data: Any, **options: Any) -> dict[str, float]:
         config = EvaluationConfig.parse({**OPTIONS, **options})
         predictor = SklearnPredictor(classifier)
+        predictor.identity = identify(classifier, config)
         return dict(evaluate_bios(data, predictor, config).scores.metrics)
 
     expected = scores(check_bios(bios, columns))

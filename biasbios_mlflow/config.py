@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 
 from biasbios_mlflow.errors import from_validation
 
-__all__ = ["EvaluationConfig"]
+__all__ = ["BEARING", "EvaluationConfig"]
 
 # Options of MLflow's own evaluators: with evaluators=None one flat dictionary reaches them all.
 _OPTIONS_OF_MLFLOW = frozenset(
     {
         "average",
         "col_mapping",
+        "eval_results_mode",
+        "eval_results_path",
         "explainability_algorithm",
         "explainability_kernel_link",
         "explainability_nsamples",
+        "ignore_exceptions",
+        "label_list",
         "log_explainer",
         "log_model_explainability",
         "max_classes_for_multiclass_roc_pr",
@@ -30,21 +37,32 @@ _OPTIONS_OF_MLFLOW = frozenset(
 )
 
 
-# Options that are used only after the predictions have been made.
-_AFTER_PREDICTION = {
-    "confidence",
-    "log_predictions",
-    "log_texts",
-    "max_flips",
-    "metric_prefix",
-    "min_cell",
-    "model_uri",
-    "n_jobs",
-    "n_replicates",
-    "resume_dir",
-    "seed",
-    "window_size",
+BEARING: Mapping[str, str] = {
+    "reading": "which bios there are; in a fingerprint the hash over all rows stands for it",
+    "model": "what is asked; in a fingerprint the identity of model and encoder stands for it",
+    "asking": "how the model is asked",
+    "measuring": "what is measured",
+    "scoring": "what is made of the rows afterwards",
+    "nothing": "no number",
 }
+"""What an option can bear on; each says so itself, in its type."""
+
+
+@dataclass(frozen=True)
+class _Bears:
+    on: str
+
+
+_T = TypeVar("_T")
+Reading = Annotated[_T, _Bears("reading")]
+Model = Annotated[_T, _Bears("model")]
+Asking = Annotated[_T, _Bears("asking")]
+Measuring = Annotated[_T, _Bears("measuring")]
+Scoring = Annotated[_T, _Bears("scoring")]
+Nothing = Annotated[_T, _Bears("nothing")]
+
+
+_LONGEST_PREFIX = 100
 
 
 class EvaluationConfig(pydantic.BaseModel):
@@ -52,8 +70,8 @@ class EvaluationConfig(pydantic.BaseModel):
 
     Examples
     --------
-    >>> EvaluationConfig.parse({"min_cell": 5}).min_cell
-    5
+    >>> EvaluationConfig.parse({"min_cell": 10}).min_cell
+    10
     >>> EvaluationConfig.parse({"min_cell": 0})
     Traceback (most recent call last):
         ...
@@ -64,93 +82,128 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     # "model_uri" would clash with the names that older versions of pydantic keep for themselves.
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    text_column: str | None = pydantic.Field(
+    text_column: Reading[str | None] = pydantic.Field(
         None, description="column with the bio; by default the usual names are tried"
     )
-    occupation_column: str | None = pydantic.Field(
+    occupation_column: Reading[str | None] = pydantic.Field(
         None, description="column with the true occupation; by default MLflow's targets"
     )
-    gender_column: str | None = pydantic.Field(None, description="column with the gender")
-    id_column: str | None = pydantic.Field(None, description="column that names a bio")
-    counterfactual_column: str | None = pydantic.Field(
+    gender_column: Reading[str | None] = pydantic.Field(None, description="column with the gender")
+    id_column: Reading[str | None] = pydantic.Field(None, description="column that names a bio")
+    counterfactual_column: Reading[str | None] = pydantic.Field(
         None, description="column with your own counterfactual texts, instead of the swap"
     )
-    scope: Literal["pronouns", "titles", "words", "names"] = pydantic.Field(
+    scope: Measuring[Literal["pronouns", "titles", "words", "names"]] = pydantic.Field(
         "pronouns", description="which gendered words the swap exchanges"
     )
-    label_names: tuple[str, ...] | None = pydantic.Field(
+    label_names: Measuring[tuple[str, ...] | None] = pydantic.Field(
         None, description="occupations in the order of their integer ids; by default the 28"
     )
-    gender_values: dict[Any, Literal["male", "female"]] | None = pydantic.Field(
-        None, description="what other values of the gender column mean"
+    gender_values: Reading[dict[Any, Literal["male", "female"] | None] | None] = pydantic.Field(
+        None,
+        description="what the values of the gender column mean, instead of the usual ones; null "
+        "leaves bios out",
     )
-    allow_missing: bool = pydantic.Field(
+    allow_missing: Reading[bool] = pydantic.Field(
         False, description="go on when more than 5 % of the bios are incomplete"
     )
-    prediction: Literal["auto", "pyfunc"] = pydantic.Field(
+    prediction: Asking[Literal["auto", "pyfunc"]] = pydantic.Field(
         "auto", description="pyfunc: only the model's own predict, no fast path"
     )
-    predictions: str | None = pydantic.Field(
+    predictions: Asking[str | None] = pydantic.Field(
         None, description="which column of a wider model output (or of the data) holds predictions"
     )
-    counterfactual_predictions: str | None = pydantic.Field(
+    counterfactual_predictions: Asking[str | None] = pydantic.Field(
         None, description="without a model: column with the predictions on the swapped bios"
     )
-    probabilities: str | None = pydantic.Field(
+    probabilities: Asking[str | None] = pydantic.Field(
         None, description="without a model: column with a list of class probabilities a bio"
     )
-    counterfactual_probabilities: str | None = pydantic.Field(
+    counterfactual_probabilities: Asking[str | None] = pydantic.Field(
         None, description="without a model: column with those for the swapped bios"
     )
-    encoder: str | Callable[..., Any] | None = pydantic.Field(
+    encoder: Model[str | Callable[..., Any] | None] = pydantic.Field(
         None,
-        description="for models that eat vectors: model URI, sentence-transformers or Hugging Face "
-        "name or path, or a callable from texts to a matrix",
+        description="for models that take vectors: model URI, sentence-transformers or Hugging "
+        "Face name or path, or a callable from texts to a matrix",
     )
-    features: str | None = pydantic.Field(
-        None, description="for models that eat vectors: column with one vector a bio"
+    features: Asking[str | None] = pydantic.Field(
+        None, description="for models that take vectors: column with one vector a bio"
     )
-    counterfactual_features: str | None = pydantic.Field(
+    counterfactual_features: Asking[str | None] = pydantic.Field(
         None, description="column with the vectors of the swapped bios"
     )
-    device: str = pydantic.Field(
+    device: Nothing[str] = pydantic.Field(
         "auto", description="where a transformers model runs: auto, cuda, cuda:1, mps, cpu"
     )
-    dtype: Literal["auto", "float32", "float16", "bfloat16"] = pydantic.Field(
+    dtype: Asking[Literal["auto", "float32", "float16", "bfloat16"]] = pydantic.Field(
         "auto", description="precision of a transformers model; auto is its own"
     )
-    max_length: int | None = pydantic.Field(
-        None, ge=1, description="tokens after which a bio is cut; by default the model's limit"
+    max_length: Asking[int | None] = pydantic.Field(
+        None,
+        ge=1,
+        description="of an encoder: tokens after which a bio is cut; by default its limit",
     )
-    token_budget: int | None = pydantic.Field(
+    token_budget: Nothing[int | None] = pydantic.Field(
         None, ge=1, description="tokens in a batch, padding counted; by default by the device"
     )
-    n_jobs: int = pydantic.Field(
+    n_jobs: Nothing[int] = pydantic.Field(
         1, description="processes that swap and predict with a scikit-learn model; -1 for all cores"
     )
-    window_size: int = pydantic.Field(
+    window_size: Nothing[int] = pydantic.Field(
         2048, ge=1, description="bios that go through swap, prediction and counting at a time"
     )
-    confidence: float = pydantic.Field(0.95, gt=0, lt=1, description="level of the intervals")
-    n_replicates: int = pydantic.Field(
+    confidence: Scoring[float] = pydantic.Field(
+        0.95, gt=0, lt=1, description="level of the intervals"
+    )
+    n_replicates: Scoring[int] = pydantic.Field(
         10_000, ge=100, description="replicates behind the intervals"
     )
-    seed: int = pydantic.Field(0, ge=0, description="seed of the replicates, and of the sample")
-    min_cell: int = pydantic.Field(
-        1, ge=1, description="bios of each gender that an occupation needs to be scored"
+    seed: Scoring[int] = pydantic.Field(
+        0, ge=0, description="seed of the replicates, and of the sample"
     )
-    metric_prefix: str = pydantic.Field("", description="goes in front of biasbios/<metric>")
-    max_flips: int = pydantic.Field(1000, ge=0, description="most rows of flips.csv")
-    model_uri: str | None = pydantic.Field(
+    min_cell: Scoring[int] = pydantic.Field(
+        5, ge=1, description="bios of each gender that an occupation needs to be scored"
+    )
+    metric_prefix: Nothing[str] = pydantic.Field(
+        "", description="goes in front of biasbios/<metric>"
+    )
+    max_flips: Nothing[int] = pydantic.Field(1000, ge=0, description="most rows of flips.csv")
+    model_uri: Nothing[str | None] = pydantic.Field(
         None, description="where the model came from, for the summary"
     )
-    log_predictions: bool = pydantic.Field(
+    log_predictions: Nothing[bool] = pydantic.Field(
         True, description="false: no predictions.parquet with one row a bio"
     )
-    resume_dir: str | None = pydantic.Field(
+    loaded_with: Nothing[dict[str, Any] | None] = pydantic.Field(
+        None,
+        exclude=True,  # it may hold passwords
+        description="how the model was loaded (env_manager, model_config), for the fingerprint",
+    )
+    resume_dir: Nothing[str | None] = pydantic.Field(
         None, description="folder for finished windows; after a kill only the others are predicted"
     )
-    log_texts: bool = pydantic.Field(True, description="false: no text leaves the process")
+    log_texts: Nothing[bool] = pydantic.Field(True, description="false: no text leaves the process")
+
+    @pydantic.field_validator("n_jobs")
+    @classmethod
+    def _no_zero_processes(cls, n_jobs: int) -> int:
+        if n_jobs == 0:
+            raise ValueError("a number of processes from 1 on, or -1 for all cores")
+        return n_jobs
+
+    @pydantic.field_validator("metric_prefix")
+    @classmethod
+    def _check_prefix(cls, prefix: str) -> str:
+        # What MLflow takes in the name of a metric, and in a path: no way out of the run's folder.
+        whole = f"{prefix}biasbios"
+        legal = re.fullmatch(r"[\w\-./: ]*", prefix) and len(prefix) <= _LONGEST_PREFIX
+        if not legal or posixpath.normpath(whole) != whole or whole.startswith(("/", "..")):
+            raise ValueError(
+                "letters, digits and _ - . : / or space, no empty part or dots between slashes, at "
+                f"most {_LONGEST_PREFIX} characters"
+            )
+        return prefix
 
     @pydantic.field_serializer("encoder")
     def _name_encoder(self, encoder: str | Callable[..., Any] | None) -> str | None:
@@ -172,6 +225,17 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
             return cls.model_validate(options)
         except pydantic.ValidationError as error:
             raise from_validation("evaluator_config", error, cls) from error
+
+    @staticmethod
+    def options_of_mlflow(options: Mapping[str, Any] | None) -> list[str]:
+        """Return the options that only MLflow's own evaluators read.
+
+        Examples
+        --------
+        >>> EvaluationConfig.options_of_mlflow({"pos_label": 1, "seed": 1})
+        ['pos_label']
+        """
+        return sorted(set(options or ()) & _OPTIONS_OF_MLFLOW)
 
     @classmethod
     def names_own_option(cls, options: Mapping[str, Any] | None) -> bool:
@@ -199,11 +263,40 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
             "counterfactual": self.counterfactual_column,
         }
 
-    def prediction_options(self) -> str:
-        """Return the options that bear on the predictions, as one line of JSON."""
-        return json.dumps(
-            self.model_dump(mode="json", exclude=_AFTER_PREDICTION), sort_keys=True, default=str
-        )
+    @classmethod
+    def bears_on(cls, option: str) -> str:
+        """Return what an option bears on, one of `BEARING`.
+
+        Examples
+        --------
+        >>> EvaluationConfig.bears_on("min_cell"), EvaluationConfig.bears_on("device")
+        ('scoring', 'nothing')
+        """
+        [bears] = [m for m in cls.model_fields[option].metadata if isinstance(m, _Bears)]
+        return bears.on
+
+    @classmethod
+    def bearing(cls, options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Sort options by what they bear on, for a fingerprint; see `bearing_options`."""
+        kinds: dict[str, dict[str, Any]] = {"asking": {}, "measuring": {}, "scoring": {}}
+        for name, value in options.items():
+            kind = cls.bears_on(name)
+            if kind in kinds:
+                kinds[kind][name] = value
+        return kinds
+
+    def bearing_options(self) -> dict[str, dict[str, Any]]:
+        """Return the options that bear on the numbers, defaults included, as plain JSON values.
+
+        Those are left out that something else of a fingerprint stands for: the hash over all rows
+        for how they are read, the identity of the encoder for its name.
+
+        Examples
+        --------
+        >>> EvaluationConfig(confidence=0.9).bearing_options()["scoring"]["confidence"]
+        0.9
+        """
+        return self.bearing(self.as_json())
 
     def as_json(self) -> dict[str, Any]:
         """Return the options as plain JSON values, those at their default included."""

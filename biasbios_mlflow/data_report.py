@@ -10,8 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-from biasbios_mlflow.bios.checked import Columns, Survey, check_not_empty, encode_bios, find_columns
-from biasbios_mlflow.bios.occupations import OCCUPATIONS, unknown_genders
+from biasbios_mlflow.bios.checked import (
+    LEFT_OUT,
+    Columns,
+    Survey,
+    check_not_empty,
+    encode_bios,
+    find_columns,
+)
+from biasbios_mlflow.bios.occupations import OCCUPATIONS, GenderValues, unknown_genders
 from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
 from biasbios_mlflow.counterfactual import swap_with_directions
@@ -131,7 +138,9 @@ class DataReport:
         survey = self.survey
         lines = [("Rows", f"{survey.rows:,}"), ("Complete", f"{survey.complete:,}")]
         lines += [
-            (f"Without {part}", f"{count:,}") for part, count in survey.missing.items() if count
+            ("Gender left out" if part == LEFT_OUT else f"Without {part}", f"{count:,}")
+            for part, count in survey.missing.items()
+            if count
         ]
         if self.not_texts:
             lines.append(("Not a text", f"{self.not_texts:,}, counted as without text"))
@@ -202,6 +211,7 @@ _HEADS = {
     "without_gendered_words": "no gendered word",
     "gender_contradicted": "words of the other gender",
     "occupation_in_first_sentence": "first sentence names job",
+    "broken_characters": "broken characters",
 }
 
 
@@ -216,7 +226,7 @@ def examine_data(
     occupation_column: str | None = None,
     gender_column: str | None = None,
     label_names: Sequence[str] | None = None,
-    gender_values: Mapping[Any, str] | None = None,
+    gender_values: GenderValues | None = None,
 ) -> DataReport:
     """Look for problems in bios; what an evaluation would refuse is counted here.
 
@@ -289,7 +299,7 @@ def examine_data(
 class _Look:
     """Empties the cells that an evaluation would refuse, and counts them."""
 
-    def __init__(self, columns: Columns, gender_values: Mapping[Any, str] | None) -> None:
+    def __init__(self, columns: Columns, gender_values: GenderValues | None) -> None:
         self.unknown: Counter[str] = Counter()
         self.not_texts = 0
         self._columns = columns

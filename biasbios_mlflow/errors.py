@@ -72,8 +72,9 @@ def from_validation(
     path = [part for part in problem["loc"] if part != "__root__"]
     owner = _model_at(model, path[:-1])
     if problem["type"] == "extra_forbidden" and owner is not None:
-        near = nearest(str(path[-1]), owner.model_fields)
-        known = ", ".join(sorted(owner.model_fields))
+        keys = [field.alias or name for name, field in owner.model_fields.items()]
+        near = nearest(str(path[-1]), keys)
+        known = ", ".join(sorted(keys))
         return invalid(
             ".".join([thing, *map(str, path[:-1])]),
             found=f"the key {path[-1]!r}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,15 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
-from biasbios_mlflow.bios.checked import Bios, check_bios, find_columns
+from biasbios_mlflow.bios.checked import Bios, check_bios, check_distinct, find_columns
 from biasbios_mlflow.bios.dataset import StreamedDataset
 from biasbios_mlflow.bios.occupations import OCCUPATIONS, as_objects
+from biasbios_mlflow.bios.sources.class_labels import ClassNames, named, names_in_features
 from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["BiasBiosEvaluator"]
+__all__ = ["BiasBiosEvaluator", "read_bios"]
 
 _logger = logging.getLogger(__name__)
 
@@ -68,11 +69,21 @@ class BiasBiosEvaluator(ModelEvaluator):
         MlflowException
             At every error a user can mend.
         """
+        alone = _is_only_evaluator()
         asked_for = (
-            model_type == MODEL_TYPE
-            or EvaluationConfig.names_own_option(evaluator_config)
-            or _is_only_evaluator()
+            model_type == MODEL_TYPE or EvaluationConfig.names_own_option(evaluator_config) or alone
         )
+        if alone:
+            _refuse_for_others(
+                {
+                    "extra_metrics": extra_metrics,
+                    "custom_artifacts": custom_artifacts,
+                    **{
+                        f"evaluator_config.{name}": (evaluator_config or {})[name]
+                        for name in EvaluationConfig.options_of_mlflow(evaluator_config)
+                    },
+                }
+            )
         mistake: MlflowException | None = None
         try:
             config = EvaluationConfig.parse(evaluator_config)
@@ -84,7 +95,7 @@ class BiasBiosEvaluator(ModelEvaluator):
         if predictions is not None and config.predictions is None:
             config = config.model_copy(update={"predictions": predictions})
         try:
-            bios, config = _read(dataset, config, strict=not asked_for)
+            bios, config = read_bios(dataset, config, strict=not asked_for)
         except MlflowException as error:
             if asked_for:
                 raise
@@ -103,7 +114,7 @@ class BiasBiosEvaluator(ModelEvaluator):
         )
 
 
-def _read(
+def read_bios(
     dataset: Any, config: EvaluationConfig, *, strict: bool
 ) -> tuple[Bios | BiosStream, EvaluationConfig]:
     """Put MLflow's pieces of a dataset together again and check them.
@@ -142,7 +153,9 @@ def _read(
         name = dataset.predictions_name or "predictions"
         known[name] = dataset.predictions_data
         config = config.model_copy(update={"predictions": config.predictions or name})
+    check_distinct(features.columns)
     frame = features.assign(**{name: _as_column(values) for name, values in known.items()})
+    frame = named(frame, _class_names())
     columns = find_columns(list(frame.columns), **config.named_columns(occupation=occupation))
     bios = check_bios(frame, columns, **_checks(config))
     if strict and bios.labels.names != OCCUPATIONS:
@@ -168,18 +181,47 @@ def _as_column(values: Any) -> Any:
     return as_objects(values) if np.ndim(values) != 1 or values.dtype == object else values
 
 
+def _refuse_for_others(options: Mapping[str, Any]) -> None:
+    """Raise at an option of MLflow's own evaluators, of which none is there to heed it."""
+    for name, value in options.items():
+        if value is not None:
+            raise invalid(
+                name,
+                found="an option of MLflow's own evaluators, and biasbios as the only evaluator",
+                expected="no such option, which would change nothing",
+                fix=f"leave it out, or add MLflow's: evaluators=['default', 'biasbios'] ({name} "
+                "is heeded by 'default')",
+            )
+
+
 def _is_only_evaluator() -> bool:
     """Tell whether the caller named this evaluator and no other.
 
     MLflow does not say whether it asks every installed evaluator or the one the user named. It
-    makes a difference to the user: a clear error instead of "could not be evaluated". The list of
-    evaluators stands in MLflow's own frame; where a later version keeps it elsewhere, the answer
-    is no, and the mistake is told in the log.
+    makes a difference to the user: a clear error instead of "could not be evaluated". Where a later
+    version keeps the list of evaluators elsewhere, the answer is no, and the mistake is told in the
+    log.
     """
+    return any(list(names) == ["biasbios"] for names in _mlflow_locals("evaluator_name_list"))
+
+
+def _class_names() -> ClassNames:
+    """Return what the ids mean where the caller passed a Hugging Face dataset.
+
+    MLflow turns it into a frame of ids before it asks an evaluator; what they stand for is known
+    to the dataset alone.
+    """
+    for data in _mlflow_locals("data"):
+        if type(data).__name__ == "HuggingFaceDataset":
+            return names_in_features(data.ds.features)
+    return {}
+
+
+def _mlflow_locals(name: str) -> Iterator[Any]:
+    """Yield what MLflow's own functions, further up, have under a name: it does not hand it on."""
     frame = inspect.currentframe()
     while frame is not None:
-        names = frame.f_locals.get("evaluator_name_list")
-        if names is not None and frame.f_globals.get("__name__", "").startswith("mlflow.models"):
-            return list(names) == ["biasbios"]
+        value = frame.f_locals.get(name)
+        if value is not None and frame.f_globals.get("__name__", "").startswith("mlflow.models"):
+            yield value
         frame = frame.f_back
-    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -12,8 +13,8 @@ import numpy.typing as npt
 
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.bios.drawing import keyed_hashes
-from biasbios_mlflow.bios.occupations import canonical
 from biasbios_mlflow.counterfactual import DIRECTIONS
+from biasbios_mlflow.scoring.shares import design_effects
 
 __all__ = ["Findings"]
 
@@ -42,6 +43,9 @@ class Findings:
         Words of the longest bio.
     leaks : int
         Bios whose first sentence names their occupation: the benchmark leaves that sentence out.
+    broken : int
+        Bios with U+FFFD, which stands for what was no character: the encoding is wrong, or a text
+        was cut in the middle of one.
     neutral, contradicted : int or None
         Bios without a gendered word, and those that have only words of the other gender than the
         data says; None where the swap did not look.
@@ -73,6 +77,7 @@ class Findings:
     words: IntArray
     longest: int
     leaks: int
+    broken: int
     neutral: int | None
     contradicted: int | None
     prints: tuple[npt.NDArray[np.uint64], ...] = field(repr=False)
@@ -104,6 +109,7 @@ class Findings:
             words=np.bincount(np.minimum(lengths, _LONG), minlength=_LONG + 1),
             longest=int(lengths.max(initial=0)),
             leaks=_leaks(bios),
+            broken=sum("\ufffd" in text for text in bios.texts),
             neutral=neutral,
             contradicted=contradicted,
             prints=(keyed_hashes(bios.texts, ""),),
@@ -117,6 +123,7 @@ class Findings:
             words=self.words + other.words,
             longest=max(self.longest, other.longest),
             leaks=self.leaks + other.leaks,
+            broken=self.broken + other.broken,
             neutral=_sum(self.neutral, other.neutral),
             contradicted=_sum(self.contradicted, other.contradicted),
             prints=self.prints + other.prints,
@@ -152,6 +159,21 @@ class Findings:
         conflict = np.minimum.reduceat(cells, starts) != np.maximum.reduceat(cells, starts)
         return len(prints) - len(starts), int(sizes[conflict].sum())
 
+    def design_effects(self, labels: Sequence[str]) -> npt.NDArray[np.float64] | None:
+        """Return how much equal texts add to variances, by gender and occupation of ``labels``.
+
+        See `biasbios_mlflow.scoring.shares.design_effects`. None where texts were compared
+        elsewhere.
+        """
+        if self.repeated is not None or not self.prints:
+            return None
+        own = {label: code for code, label in enumerate(self.labels)}
+        of_cells = design_effects(
+            np.concatenate(self.prints), np.concatenate(self.cells), 2 * len(self.labels)
+        ).reshape(2, -1)
+        places = [own.get(label, -1) for label in labels]
+        return np.where(np.array(places) >= 0, of_cells[:, places], 1.0)
+
     def also_in(self, other: Findings) -> int:
         """Return how many of these bios have a text that is among those others too."""
         return int(np.isin(np.concatenate(self.prints), np.concatenate(other.prints)).sum())
@@ -172,6 +194,7 @@ class Findings:
             "without_gendered_words": self.neutral,
             "gender_contradicted": self.contradicted,
             "occupation_in_first_sentence": self.leaks,
+            "broken_characters": self.broken,
             "words": {
                 "median": self.length(0.5),
                 "p95": self.length(0.95),
@@ -206,6 +229,7 @@ def _leaks(bios: Bios) -> int:
 @cache
 def _spellings(name: str) -> tuple[str, re.Pattern[str]]:
     """Return the first word of an occupation, and an expression for its name in lower case."""
-    words = [word for word in canonical(name).split("_") if word] or [""]
+    # As texts are lowered, and not folded further: "straße" stays itself.
+    words = [word for word in re.split(r"[\s_-]+", name.lower()) if word] or [""]
     spelled = r"[\s-]*".join(map(re.escape, words))
     return words[0], re.compile(rf"(?<!\w){spelled}s?(?!\w)")

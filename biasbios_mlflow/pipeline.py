@@ -25,29 +25,25 @@ from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.findings import Findings
+from biasbios_mlflow.fingerprint import Fingerprint, Identity
 from biasbios_mlflow.flips import Flips
-from biasbios_mlflow.prediction.inputs import ModelInputs, differ
+from biasbios_mlflow.prediction.base import FastPathError, Predictor
 from biasbios_mlflow.prediction.label_order import suspect_label_order
-from biasbios_mlflow.prediction.outputs import OutputReader
-from biasbios_mlflow.prediction.predictor import (
-    PredictedPair,
-    Predictor,
-    Recorded,
-    Rows,
-    predict_pair,
-)
-from biasbios_mlflow.prediction.sklearn import SklearnPredictor
-from biasbios_mlflow.prediction.static import StaticPredictions
-from biasbios_mlflow.prediction.store import WindowStore
+from biasbios_mlflow.prediction.outputs import OutputReader, ReadOtherwise, Returns, Rows
+from biasbios_mlflow.prediction.predictor import PredictedPair, Recorded, predict_pair
+from biasbios_mlflow.prediction.probe import Probe
+from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
-from biasbios_mlflow.scoring.outcomes import Outcomes
+from biasbios_mlflow.scoring.outcomes import NO_COUNTERFACTUAL, Outcomes
 
 __all__ = [
     "Evaluation",
     "Stopwatch",
+    "Swapped",
     "WindowResult",
     "conclude",
+    "data_hash",
     "evaluate_bios",
     "evaluate_window",
     "output_reader",
@@ -73,21 +69,34 @@ class Swapped:
 
 @dataclass(frozen=True, eq=False)
 class WindowResult:
-    """What one window of bios comes down to; results add up in any order."""
+    """What one window of bios comes down to; results add up in any order.
+
+    ``rows`` is the hash over the bios themselves, ``inputs`` that over their order and all other
+    columns.
+
+    Attributes
+    ----------
+    cut : int
+        Bios that are longer than the model can take.
+    """
 
     counts: Counts
     flips: Flips
     rows: RowHash
+    inputs: RowHash
     unknown: Counter[str]
     findings: Findings
+    cut: int = 0
 
     def __add__(self, other: WindowResult) -> WindowResult:
         return WindowResult(
             counts=self.counts + other.counts,
             flips=self.flips + other.flips,
             rows=self.rows + other.rows,
+            inputs=self.inputs + other.inputs,
             unknown=self.unknown + other.unknown,
             findings=self.findings + other.findings,
+            cut=self.cut + other.cut,
         )
 
 
@@ -99,6 +108,8 @@ class Evaluation:
     ----------
     path : str
         What was called to predict, and where it ran.
+    identity : Identity
+        Of the model.
     predictions_path : Path or None
         A predictions.parquet (see `biasbios_mlflow.rows`), which lives as long as this object; None
         with ``log_predictions=False``.
@@ -115,6 +126,7 @@ class Evaluation:
     labels: tuple[str, ...]
     path: str
     config: EvaluationConfig
+    identity: Identity
     predictions_path: Path | None = None
     warnings: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -123,6 +135,12 @@ class Evaluation:
     def data_sha256(self) -> str:
         """Hash over all rows."""
         return self.result.rows.hexdigest()
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What the result depends on."""
+        inputs = self.result.inputs.hexdigest()
+        return Fingerprint.of(self.identity, self.config, data=self.data_sha256, inputs=inputs)
 
 
 class Stopwatch:
@@ -144,11 +162,12 @@ class Stopwatch:
 
 def evaluate_window(
     bios: Bios,
-    predictor: Predictor | StaticPredictions,
+    predictor: Predictor,
     reader: OutputReader,
     config: EvaluationConfig,
     watch: Stopwatch,
     *,
+    probe: Probe | None = None,
     store: WindowStore | None = None,
     writer: RowsSink | None = None,
     progress: Callable[[int], object] | None = None,
@@ -167,6 +186,8 @@ def evaluate_window(
     config : EvaluationConfig
     watch : Stopwatch
         Takes the time of each phase.
+    probe : Probe, optional
+        Compares a fast path with the model's own ``predict``.
     store : WindowStore, optional
         Where finished windows are kept.
     writer : RowsSink, optional
@@ -180,17 +201,17 @@ def evaluate_window(
     -------
     WindowResult
     """
-    if isinstance(predictor, StaticPredictions):
-        texts: Sequence[str] | None = bios.counterfactuals()
-        directions = None
-        with watch("prediction"):
-            pair = PredictedPair(*predictor.read(reader, bios), None)
-    else:
+    texts: Sequence[str] | None
+    if predictor.swaps:
         with watch("swap"):
             swapped = swapped or Swapped.of(bios, config.scope)
-            texts, directions = swapped.texts, swapped.directions
-        with watch("prediction"):
-            pair = _predict(predictor, reader, bios, swapped.texts, store, progress)
+        texts, directions = swapped.texts, swapped.directions
+    else:
+        texts, directions = bios.counterfactuals(), None
+    with watch("prediction"):
+        pair = _predict(
+            predictor, reader, bios, bios.texts if texts is None else texts, probe, store, progress
+        )
     with watch("counting"):
         outcomes = _outcomes(bios, pair, reader.labels.names)
         counts = Counts.from_outcomes(outcomes)
@@ -198,17 +219,35 @@ def evaluate_window(
     if writer is not None:
         with watch("writing"):
             writer.write(bios, pair, outcomes, reader.names)
-    with watch("hashing"):
-        rows = bios.hash()
     with watch("findings"):
         findings = Findings.of(bios, directions)
+    with watch("hashing"):
+        rows, inputs = bios.hash(), _hash_inputs(bios, findings.prints[0])
     return WindowResult(
         counts=counts,
         flips=flips,
         rows=rows,
+        inputs=inputs,
         unknown=reader.unknown(pair.original),
         findings=findings,
+        cut=pair.cut,
     )
+
+
+def _hash_inputs(bios: Bios, prints: npt.NDArray[np.uint64]) -> RowHash:
+    """Hash which bio stands in which row, and the cells of the columns that are no part of a bio.
+
+    ``prints`` are hashes of the texts.
+    """
+    known = {c for c in vars(bios.columns).values() if c is not None and c != bios.columns.id}
+    names = [name for name in bios.inputs.columns if name not in known]
+    columns = [
+        [cell_bytes(cell).decode("latin-1") for cell in bios.inputs[name].tolist()]
+        for name in names
+    ]
+    rows, texts = map(str, bios.rows.tolist()), map(str, prints.tolist())
+    heads = [repr(names)] * len(bios)
+    return RowHash.of(zip(rows, texts, heads, *columns, strict=True))
 
 
 def _predict(
@@ -216,37 +255,48 @@ def _predict(
     reader: OutputReader,
     bios: Bios,
     counterfactuals: Sequence[str],
+    probe: Probe | None,
     store: WindowStore | None,
     progress: Callable[[int], object] | None,
 ) -> PredictedPair:
-    if store is None:
-        return predict_pair(predictor, reader, bios, counterfactuals, progress=progress)
-    key = store.key(bios, counterfactuals)
-    pair = store.load(key, reader, len(bios))
+    key = "" if store is None else store.key(bios, counterfactuals)
+    pair = None if store is None else store.load(key, reader, len(bios))
     if pair is None:
-        pair = predict_pair(predictor, reader, bios, counterfactuals, progress=progress)
-        store.save(key, reader, pair)
+        pair = predict_pair(
+            predictor, reader, bios, counterfactuals, probe=probe, progress=progress
+        )
+        if store is not None:
+            store.save(key, reader, pair)
     return pair
 
 
 def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcomes:
     swapped = pair.counterfactual
+    codes = None if swapped is None else swapped.codes
+    matrix = None if swapped is None else swapped.probabilities
+    lacking = bios.without_counterfactual()
+    if codes is not None and lacking is not None and lacking.any():
+        codes = np.where(lacking, NO_COUNTERFACTUAL, codes)
+        matrix = None if matrix is None else np.where(lacking[:, None], np.nan, matrix)
     return Outcomes.from_codes(
         genders=bios.genders,
         occupations=bios.occupations,
         predictions=pair.original.codes,
-        counterfactual_predictions=None if swapped is None else swapped.codes,
+        counterfactual_predictions=codes,
         probabilities=pair.original.probabilities,
-        counterfactual_probabilities=None if swapped is None else swapped.probabilities,
+        counterfactual_probabilities=matrix,
         changed=pair.changed,
         labels=labels,
     )
 
 
 def evaluate_bios(
-    bios: Bios | BiosStream, predictor: Predictor | StaticPredictions, config: EvaluationConfig
+    bios: Bios | BiosStream, predictor: Predictor, config: EvaluationConfig
 ) -> Evaluation:
     """Evaluate a model on bios, window by window.
+
+    A fast path that fails, or that does not give what the model's own ``predict`` gives, is dropped
+    for the whole evaluation, with a warning.
 
     Parameters
     ----------
@@ -265,13 +315,47 @@ def evaluate_bios(
     MlflowException
         At an output that cannot be read, or that has no label in common with the data.
     """
-    reader = output_reader(
-        bios.labels,
-        config,
-        classes=predictor.classes,
-        static=isinstance(predictor, StaticPredictions),
-        occupation_ids=bios.occupation_ids,
-    )
+    return _evaluate_anew(bios, predictor, predictor.returns, config, ())
+
+
+def _evaluate_anew(
+    bios: Bios | BiosStream,
+    predictor: Predictor,
+    returns: Returns,
+    config: EvaluationConfig,
+    told: tuple[str, ...],
+) -> Evaluation:
+    """Evaluate; from the start again where the first windows were predicted or read wrongly."""
+    try:
+        return _evaluate(bios, predictor, returns, config, told)
+    except FastPathError as dropped:
+        own, cause = dropped.instead or predictor.reference, dropped.__cause__
+        assert own is not None
+        told = (*told, dropped.told())
+        _logger.warning("biasbios: %s Starting anew.", told[-1])
+    except ReadOtherwise as found:
+        own, cause, returns = None, None, replace(returns, kind=found.kind)
+        _logger.warning("biasbios: %s Starting anew, as %s.", found.message, found.kind)
+    if own is None:
+        return _evaluate_anew(bios, predictor, returns, config, told)
+    try:
+        return _evaluate_anew(bios, own, own.returns, config, told)
+    except Exception:
+        if cause is None:
+            raise
+        # Both paths fail: the model's own error says more than that it was met twice.
+        raise cause from None
+
+
+def _evaluate(
+    bios: Bios | BiosStream,
+    predictor: Predictor,
+    returns: Returns,
+    config: EvaluationConfig,
+    told: Sequence[str],
+) -> Evaluation:
+    reader = output_reader(bios.labels, config, returns=returns, occupation_ids=bios.occupation_ids)
+    probe = None if predictor.reference is None else Probe(predictor, reader)
     watch = Stopwatch()
     total: WindowResult | None = None
     folder = Path(tempfile.mkdtemp(prefix="biasbios-")) if config.log_predictions else None
@@ -281,8 +365,7 @@ def evaluate_bios(
             if writer is not None:
                 stack.callback(writer.close)
             progress = stack.enter_context(_progress_bar(len(bios)))
-            if not isinstance(predictor, StaticPredictions):
-                stack.enter_context(predictor.session())
+            stack.enter_context(predictor.session())
             store = window_store(predictor, config)
             done = 0
             for window, ready, swapped in _windows(bios, predictor, config, store):
@@ -292,6 +375,7 @@ def evaluate_bios(
                     reader,
                     config,
                     watch,
+                    probe=probe,
                     store=store,
                     writer=writer,
                     progress=progress.update,
@@ -300,6 +384,9 @@ def evaluate_bios(
                 total = result if total is None else total + result
                 done += len(window)
                 progress.update(done - progress.n)  # those that were not predicted
+            if probe is not None:
+                with watch("prediction"):
+                    probe.finish()
         assert total is not None
         evaluation = conclude(
             total,
@@ -307,8 +394,10 @@ def evaluate_bios(
             config,
             watch,
             path=predictor.path,
+            identity=predictor.identity,
             missing=bios.missing,
             predictions_path=None if writer is None else writer.path,
+            told=[*told, *(probe.warnings if probe is not None else ())],
         )
     except BaseException:
         if folder is not None:
@@ -319,6 +408,14 @@ def evaluate_bios(
     return evaluation
 
 
+def data_hash(bios: Bios | BiosStream, config: EvaluationConfig) -> str:
+    """Return the hash over all rows as an evaluation states it, without predicting any."""
+    total = RowHash()
+    for window in bios.windows(config.window_size):
+        total += window.hash()
+    return total.hexdigest()
+
+
 def conclude(
     result: WindowResult,
     reader: OutputReader,
@@ -326,8 +423,10 @@ def conclude(
     watch: Stopwatch,
     *,
     path: str,
+    identity: Identity | None,
     missing: Mapping[str, int],
     predictions_path: Path | None = None,
+    told: Sequence[str] = (),
 ) -> Evaluation:
     """Turn the sum of all windows into scores, with what makes them doubtful.
 
@@ -342,10 +441,14 @@ def conclude(
         With the time that the windows took.
     path : str
         What was called to predict.
+    identity : Identity or None
+        Of the model; None where nothing tells it from others.
     missing : mapping of str to int
         How many bios were left out for want of which part.
     predictions_path : Path, optional
         See `Evaluation`.
+    told : sequence of str
+        What else makes the figures doubtful, or was not done as asked.
 
     Raises
     ------
@@ -362,8 +465,18 @@ def conclude(
             n_replicates=config.n_replicates,
             seed=config.seed,
             min_cell=config.min_cell,
+            design_effects=result.findings.design_effects(result.counts.labels),
         )
-    doubts = [suspect_label_order(confusion, result.counts.labels)]
+    doubts = [
+        *told,
+        reader.note(),
+        suspect_label_order(confusion, result.counts.labels),
+        _low_coverage(scores),
+        _without_counterfactual(missing),
+        *scores.warnings,
+        _broken_characters(result.findings),
+        _told_of_cut(result.cut, result.counts.total),
+    ]
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
     for warning in warnings:
         _logger.warning("biasbios: %s", warning)
@@ -382,19 +495,59 @@ def conclude(
         labels=reader.labels.names,
         path=path,
         config=config,
+        identity=identity or Identity(None),
         predictions_path=predictions_path,
         warnings=warnings,
         seconds=watch.seconds,
     )
 
 
+def _told_of_cut(cut: int, bios: int) -> str | None:
+    if cut == 0:
+        return None
+    return (
+        f"{cut} of {bios} bios are longer than the model can take: the model saw their first part "
+        "only (bios_cut)."
+    )
+
+
+_LOW_COVERAGE = 0.5
+
+
+def _low_coverage(scores: Scores) -> str | None:
+    """Doubt counterfactual metrics of bios that the swap hardly touches."""
+    coverage = scores.metrics.get("swap_coverage")
+    if coverage is None or coverage >= _LOW_COVERAGE:
+        return None
+    if coverage == 0:
+        return (
+            "the swap changed no bio, so nothing is known of how the model reacts to gendered "
+            "words: are the bios in English, and are their pronouns still there?"
+        )
+    return (
+        f"the swap changed only {coverage:.1%} of the bios. All others count as consistent; look "
+        "at the metrics over changed bios (prediction_consistency_changed, ctf_changed)."
+    )
+
+
+def _without_counterfactual(missing: Mapping[str, int]) -> str | None:
+    lacking = missing.get("counterfactual", 0)
+    if not lacking:
+        return None
+    return f"{lacking} bios have no counterfactual: the counterfactual metrics leave them out."
+
+
+def _broken_characters(findings: Findings) -> str | None:
+    if not findings.broken:
+        return None
+    return (
+        f"{findings.broken} bios hold U+FFFD, which stands for what was no character: was the file "
+        "in another encoding?"
+    )
+
+
 def output_reader(
-    labels: Labels,
-    config: EvaluationConfig,
-    *,
-    classes: Sequence[Any] | None,
-    static: bool,
-    occupation_ids: bool,
+    labels: Labels, config: EvaluationConfig, *, returns: Returns, occupation_ids: bool
 ) -> OutputReader:
     """Return what reads the outputs of one model for bios with these labels.
 
@@ -403,55 +556,47 @@ def output_reader(
     labels : Labels
         Of the data.
     config : EvaluationConfig
-    classes : sequence or None
+    returns : Returns
         Those of the predictor.
-    static : bool
-        Whether predictions stand in the data: they are picked by their column there, not from a
-        model's output.
     occupation_ids : bool
         Whether the data gives occupations as numbers.
     """
-    return OutputReader(
-        labels,
-        classes=classes,
-        column=None if static else config.predictions,
-        ids_known=config.label_names is not None or occupation_ids,
-    )
+    ids_known = config.label_names is not None or occupation_ids
+    return OutputReader(labels, returns=returns, ids_known=ids_known)
 
 
-def window_store(
-    predictor: Predictor | StaticPredictions, config: EvaluationConfig
-) -> WindowStore | None:
+def window_store(predictor: Predictor, config: EvaluationConfig) -> WindowStore | None:
     """Return where finished windows are kept; None without ``resume_dir`` or a model to know by."""
-    if config.resume_dir is None or isinstance(predictor, StaticPredictions):
+    if config.resume_dir is None or not predictor.swaps:
         return None
-    if predictor.identity is None:
+    identity = predictor.identity
+    if identity is None or not identity.known:
         _logger.warning(
-            "biasbios: nothing tells this model from another (it is not logged and cannot be "
-            "pickled), so resume_dir is not used."
+            "biasbios: nothing tells this model or its encoder from others (it is not logged and "
+            "cannot be pickled), so resume_dir is not used."
         )
         return None
-    return WindowStore(
-        Path(config.resume_dir), model=predictor.identity, config=config.prediction_options()
-    )
+    # What a fast path that was dropped has left there is not taken for the model's own predictions.
+    path = "" if predictor.reference is None else " on the fast path"
+    identity = replace(identity, model=f"{identity.model}{path}")
+    return WindowStore(Path(config.resume_dir), Fingerprint.of(identity, config))
 
 
 def _windows(
     bios: Bios | BiosStream,
-    predictor: Predictor | StaticPredictions,
+    predictor: Predictor,
     config: EvaluationConfig,
     store: WindowStore | None,
-) -> Iterator[tuple[Bios, Predictor | StaticPredictions, Swapped | None]]:
-    """Yield the windows; those of a scikit-learn model swapped and predicted by other processes."""
+) -> Iterator[tuple[Bios, Predictor, Swapped | None]]:
+    """Yield the windows, with ``n_jobs`` swapped and predicted by other processes."""
     windows = bios.windows(config.window_size)
-    shared = isinstance(predictor, SklearnPredictor) and store is None and len(bios) > 0
+    shared = predictor.parallel and store is None and len(bios) > 0
     if config.n_jobs == 1 or not shared:
         for window in windows:
             yield window, predictor, None
         return
     from joblib import Parallel, delayed  # type: ignore[import-untyped]
 
-    assert not isinstance(predictor, StaticPredictions)
     work = delayed(_swap_and_predict)
     sent: deque[Bios] = deque()
 
@@ -468,8 +613,7 @@ def _swap_and_predict(
     bios: Bios, predictor: Predictor, scope: str
 ) -> tuple[Swapped, list[tuple[Rows, object]]]:
     swapped = Swapped.of(bios, scope)
-    inputs = ModelInputs.of(bios, swapped.texts, differ(bios.texts, swapped.texts))
-    return swapped, list(predictor.predict(inputs))
+    return swapped, list(predictor.predict(predictor.variants(bios, swapped.texts).inputs))
 
 
 def _progress_bar(bios: int) -> tqdm[Any]:

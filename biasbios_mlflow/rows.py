@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +18,25 @@ from biasbios_mlflow.bios.occupations import GENDERS
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.outputs import Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
-from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
+from biasbios_mlflow.scoring.outcomes import CTF_READINGS, NO_COUNTERFACTUAL, Outcomes
 
-__all__ = ["RowsSink", "RowsWriter", "read_outcomes", "rows_table"]
+__all__ = [
+    "ROWS_FILE",
+    "SUMMARY_FILE",
+    "RowsSink",
+    "RowsWriter",
+    "file_digest",
+    "read_outcomes",
+    "rows_table",
+]
 
 _METADATA = b"biasbios"
+
+SUMMARY_FILE = "summary.json"
+"""Everything about an evaluation but its rows."""
+
+ROWS_FILE = "predictions.parquet"
+"""One row a bio; the summary holds its hash."""
 
 
 class RowsSink(Protocol):
@@ -96,9 +111,9 @@ def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Seque
     pyarrow.Table of n rows
         Columns: ``row`` of the source, ``id`` where there is one, ``gender``, ``occupation``,
         ``prediction``, ``probability`` (of that prediction), ``counterfactual_prediction``,
-        ``counterfactual_probability``, ``changed`` (by the swap), the readings of the CTF score in
-        double precision, and ``probabilities`` and ``counterfactual_probabilities`` as float32
-        lists in label order.
+        ``counterfactual_probability`` (both empty for a bio without counterfactual), ``changed``
+        (by the swap), the readings of the CTF score in double precision, and ``probabilities`` and
+        ``counterfactual_probabilities`` as float32 lists in label order.
     """
     columns: dict[str, Any] = {"row": pa.array(bios.rows)}
     ids = bios.ids()
@@ -106,12 +121,17 @@ def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Seque
         columns["id"] = pa.array([None if i is None else str(i) for i in ids], pa.string())
     columns["gender"] = _named(GENDERS, bios.genders)
     columns["occupation"] = _named(outcomes.labels, bios.occupations)
-    for prefix, predictions in (("", pair.original), ("counterfactual_", pair.counterfactual)):
+    lacking = outcomes.counterfactual_predictions == NO_COUNTERFACTUAL
+    nowhere = np.zeros(len(bios), dtype=np.bool_)
+    for prefix, predictions, mask in (
+        ("", pair.original, nowhere),
+        ("counterfactual_", pair.counterfactual, nowhere | lacking),
+    ):
         if predictions is None:
             continue
-        columns[f"{prefix}prediction"] = _named(names, predictions.codes)
+        columns[f"{prefix}prediction"] = _named(names, predictions.codes, mask)
         if predictions.probabilities is not None:
-            columns[f"{prefix}probability"] = _of_prediction(predictions)
+            columns[f"{prefix}probability"] = _of_prediction(predictions, mask)
     if outcomes.changed is not None:
         columns["changed"] = pa.array(outcomes.changed)
     if outcomes.ctf is not None:
@@ -124,6 +144,15 @@ def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Seque
                 pa.array(matrix.ravel()), matrix.shape[1]
             )
     return pa.table(columns)
+
+
+def file_digest(path: Path | str) -> str:
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
+    with Path(path).open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_outcomes(path: Path | str) -> Outcomes:
@@ -166,7 +195,8 @@ def read_outcomes(path: Path | str) -> Outcomes:
         chunks = table[column].combine_chunks().dictionary_encode()
         # Names outside the label set follow the known ones, each with a code of its own.
         known = [codes.setdefault(name, len(codes)) for name in chunks.dictionary.to_pylist()]
-        return np.array(known, dtype=np.int64)[chunks.indices.to_numpy()]
+        places = chunks.indices.fill_null(len(known)).to_numpy()
+        return np.array([*known, NO_COUNTERFACTUAL], dtype=np.int64)[places]
 
     def flat(column: str) -> Any:
         return table[column].to_numpy() if column in table.column_names else None
@@ -187,14 +217,17 @@ def read_outcomes(path: Path | str) -> Outcomes:
     )
 
 
-def _named(names: Sequence[str], codes: npt.NDArray[Any]) -> Any:
-    encoded = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names))
+def _named(
+    names: Sequence[str], codes: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None = None
+) -> Any:
+    places = pa.array(codes, pa.int32(), mask=mask)
+    encoded = pa.DictionaryArray.from_arrays(places, pa.array(names))
     return encoded.cast(pa.string())
 
 
-def _of_prediction(predictions: Predictions) -> Any:
+def _of_prediction(predictions: Predictions, mask: npt.NDArray[np.bool_]) -> Any:
     assert predictions.probabilities is not None
     known = predictions.codes < predictions.probabilities.shape[1]
     codes = np.where(known, predictions.codes, 0)
     values = predictions.probabilities[np.arange(len(codes)), codes].astype(np.float32)
-    return pa.array(values, mask=~known)
+    return pa.array(values, mask=~known | mask)

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.rows import read_outcomes
+from biasbios_mlflow.fingerprint import Fingerprint
+from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE, file_digest, read_outcomes
 from biasbios_mlflow.scoring import Scores, compare
 from biasbios_mlflow.scoring.comparison import Comparison
 from biasbios_mlflow.scoring.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from mlflow import MlflowClient
     from mlflow.models import EvaluationResult
 
 __all__ = [
     "RunComparison",
+    "artifact_bytes",
     "compare_runs",
     "outcomes_at",
     "outcomes_of",
     "plot_comparison",
     "summary_at",
+    "summary_of",
 ]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +71,12 @@ def compare_runs(
     n_replicates: int = 10_000,
     seed: int = 0,
     min_cell: int | None = None,
+    allow_different: bool = False,
 ) -> RunComparison:
     """Compare two evaluations of the same bios.
+
+    They must depend on the same in all but the model under test: bios, swap, scope, labels, package
+    versions (see `biasbios_mlflow.fingerprint.Fingerprint`).
 
     Parameters
     ----------
@@ -74,6 +87,8 @@ def compare_runs(
         What to call them; by default the URI of each model.
     confidence, n_replicates, seed, min_cell
         See `compare`; ``min_cell`` is by default that of both evaluations.
+    allow_different : bool, default=False
+        Compare all the same where they depend on other things too, and warn.
 
     Returns
     -------
@@ -82,11 +97,13 @@ def compare_runs(
     Raises
     ------
     MlflowException
-        When there is no evaluation, or no predictions in it, or the bios are not the same.
+        When there is no evaluation, or no predictions in it, or the rows are not those that were
+        logged, or the evaluations differ in more than the model.
     """
     read = [_read(one) for one in (a, b)]
+    _check_comparable(read[0][3], read[1][3], allow=allow_different)
     if min_cell is None:
-        chosen = {scores["options"]["min_cell"] for _, scores, _ in read}
+        chosen = {scores["options"]["min_cell"] for _, scores, _, _ in read}
         if len(chosen) > 1:
             raise invalid(
                 "min_cell",
@@ -107,6 +124,28 @@ def compare_runs(
     if found[0] == found[1]:
         found = ("a", "b")
     return RunComparison(names or found, (read[0][1], read[1][1]), comparison)
+
+
+def _check_comparable(
+    a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, *, allow: bool
+) -> None:
+    """Raise, or warn, where two evaluations depend on other things than the model."""
+    if a is None or b is None:
+        return  # scores of arrays say nothing of where they come from
+    ours, theirs = Fingerprint.read(a), Fingerprint.read(b)
+    but = ("model", "inputs", "asking", "scoring")
+    found = ours.differences(theirs, but=but, unknown=False)
+    if found and not allow:
+        raise invalid(
+            "runs",
+            found=f"evaluations that differ in more than the model ({'; '.join(found)})",
+            expected="the same bios, swap, options and packages for both",
+            fix="evaluate one of them again, or set allow_different",
+        )
+    if None in (ours.swap, theirs.swap):
+        found.append("one of them does not say by which swap its copies were made")
+    for difference in found:
+        _logger.warning("biasbios: the runs differ in more than the model: %s", difference)
 
 
 def plot_comparison(
@@ -154,7 +193,7 @@ def outcomes_of(result: EvaluationResult) -> Outcomes:
     """
     for artifact_name, artifact in result.artifacts.items():
         if artifact_name.endswith("biasbios/predictions"):
-            return outcomes_at(artifact.uri)
+            return outcomes_at(artifact.uri, summary_of(result))
     raise invalid(
         "log_predictions",
         found="false",
@@ -163,12 +202,69 @@ def outcomes_of(result: EvaluationResult) -> Outcomes:
     )
 
 
-def outcomes_at(uri: str) -> Outcomes:
-    """Return the rows of the predictions.parquet under an artifact URI."""
+def summary_of(result: EvaluationResult) -> Mapping[str, Any]:
+    """Return the summary of an evaluation by this evaluator.
+
+    Raises
+    ------
+    MlflowException
+        When the result is another evaluator's.
+    """
+    for artifact_name, artifact in result.artifacts.items():
+        if artifact_name.endswith("biasbios/summary"):
+            content: Mapping[str, Any] = artifact.content
+            return content
+    raise invalid(
+        "result",
+        found=f"the artifacts {sorted(result.artifacts)}",
+        expected="the result of an evaluation by biasbios",
+        fix="evaluate with evaluators=['biasbios']",
+    )
+
+
+def outcomes_at(uri: str, summary: Mapping[str, Any] | None = None) -> Outcomes:
+    """Return the rows of the predictions.parquet under an artifact URI.
+
+    Parameters
+    ----------
+    uri : str
+    summary : mapping, optional
+        The ``summary.json`` beside it, whose hash of the file must be the file's (evaluations of
+        earlier versions of this package have none).
+
+    Raises
+    ------
+    MlflowException
+        When it is not the file that the evaluation wrote.
+    """
     import mlflow
 
     with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
-        return read_outcomes(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
+        path = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder)
+        expected = (summary or {}).get("files", {}).get(ROWS_FILE)
+        if expected is not None and file_digest(path) != expected:
+            raise invalid(
+                uri,
+                found="other content than the evaluation wrote (its SHA-256 is another)",
+                expected=f"the file whose hash stands in {SUMMARY_FILE}",
+                fix="evaluate the model again",
+            )
+        return read_outcomes(path)
+
+
+def artifact_bytes(client: MlflowClient, run_id: str, path: str) -> bytes | None:
+    """Return the content of an artifact of a run, None where there is none.
+
+    Raises
+    ------
+    MlflowException
+        When the run cannot be read.
+    """
+    # Looked for first: older clients try for minutes to download what is not there.
+    if path not in {file.path for file in client.list_artifacts(run_id, str(Path(path).parent))}:
+        return None
+    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
+        return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
 
 
 def summary_at(run_id: str, folder: str = "biasbios") -> Mapping[str, Any]:
@@ -181,43 +277,36 @@ def summary_at(run_id: str, folder: str = "biasbios") -> Mapping[str, Any]:
     MlflowException
         When the run cannot be read.
     """
-    import mlflow
     from mlflow import MlflowClient
 
-    path = f"{folder}/summary.json"
-    # Looked for first: older clients try for minutes to download what is not there.
-    if path not in {file.path for file in MlflowClient().list_artifacts(run_id, folder)}:
+    path = f"{folder}/{SUMMARY_FILE}"
+    content = artifact_bytes(MlflowClient(), run_id, path)
+    if content is None:
         raise FileNotFoundError(f"runs:/{run_id}/{path}")
-    summary: Mapping[str, Any] = mlflow.artifacts.load_dict(f"runs:/{run_id}/{path}")
+    summary: Mapping[str, Any] = json.loads(content)
     return summary
 
 
-def _read(one: str | EvaluationResult | Scores) -> tuple[str, Mapping[str, Any], Outcomes | Scores]:
-    """Return the name of a model, its scores and its rows."""
+def _read(
+    one: str | EvaluationResult | Scores,
+) -> tuple[str, Mapping[str, Any], Outcomes | Scores, Mapping[str, Any] | None]:
+    """Return the name of a model, its scores, its rows and its summary."""
     if isinstance(one, Scores):
-        return "", one.to_dict(), one
+        return "", one.to_dict(), one, None
     if not isinstance(one, str):
-        for artifact_name, artifact in one.artifacts.items():
-            if artifact_name.endswith("biasbios/summary"):
-                summary = artifact.content
-                return _name(summary), summary["scores"], outcomes_of(one)
-        raise invalid(
-            "result",
-            found=f"the artifacts {sorted(one.artifacts)}",
-            expected="the result of an evaluation by biasbios",
-            fix="evaluate with evaluators=['biasbios']",
-        )
+        summary = summary_of(one)
+        return _name(summary), summary["scores"], outcomes_of(one), summary
     return _read_run(one)
 
 
-def _read_run(run: str) -> tuple[str, Mapping[str, Any], Outcomes]:
+def _read_run(run: str) -> tuple[str, Mapping[str, Any], Outcomes, Mapping[str, Any]]:
     from mlflow.exceptions import MlflowException
 
     run_id, _, rest = run.strip("/").partition("/")
     folder = (rest if rest.startswith("biasbios") else f"biasbios/{rest}").rstrip("/")
     try:
         summary = summary_at(run_id, folder)
-    except (MlflowException, OSError) as error:
+    except (MlflowException, OSError, ValueError) as error:
         raise invalid(
             f"run {run!r}",
             found="no evaluation by biasbios in it",
@@ -231,8 +320,8 @@ def _read_run(run: str) -> tuple[str, Mapping[str, Any], Outcomes]:
             expected="one that kept its predictions: models are compared bio by bio",
             fix="evaluate again with log_predictions at its default",
         )
-    rows = outcomes_at(f"runs:/{run_id}/{folder}/predictions.parquet")
-    return _name(summary), summary["scores"], rows
+    rows = outcomes_at(f"runs:/{run_id}/{folder}/{ROWS_FILE}", summary)
+    return _name(summary), summary["scores"], rows, summary
 
 
 def _name(summary: Mapping[str, Any]) -> str:

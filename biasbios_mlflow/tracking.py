@@ -2,50 +2,96 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import math
 import re
 import tempfile
 import time
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelInput, Metric, Run
+from mlflow.exceptions import MlflowException
 from mlflow.models.evaluation.base import EvaluationArtifact, EvaluationResult
-from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
-from mlflow.utils.validation import MAX_METRICS_PER_BATCH
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS, MLFLOW_RUN_NOTE
+from mlflow.utils.validation import (
+    MAX_ENTITY_KEY_LENGTH,
+    MAX_METRICS_PER_BATCH,
+    _validate_length_limit,
+    _validate_metric_name,
+)
 
 from biasbios_mlflow.pipeline import Evaluation
+from biasbios_mlflow.report.description import describe, is_ours
+from biasbios_mlflow.rows import SUMMARY_FILE
 
-__all__ = ["describe_model", "log_evaluation", "metric_names"]
-
-_SUMMARY = "summary.json"
+__all__ = ["check_names", "describe_model", "describe_run", "log_evaluation", "metric_names"]
 
 _FOLDER = "biasbios"
 _TAG_LIMIT = 5000  # of MLflow's older stores; newer ones take 8,000
-_ILLEGAL = re.compile(r"[^\w\-./: ]", re.ASCII)
+# What MLflow refuses in a name, letters of other scripts than the Latin one not among it.
+_ILLEGAL = re.compile(r"[^\w\-./: ]")
+_BOUNDS = ("_ci_low", "_ci_high")
 
 
 def metric_names(metrics: Mapping[str, float], *, prefix: str = "") -> dict[str, float]:
     """Put the metrics under the names they have in the run.
 
-    Characters that MLflow does not take become underscores; where two names would become one, the
-    later gets a number.
+    Letters of any script stay. Characters that MLflow does not take become underscores, and so do
+    parts between slashes that are empty or dots, which would name another folder; a name that is
+    too long is cut and gets a hash of the whole. Where two names would become one, the later gets a
+    number.
 
     Examples
     --------
-    >>> metric_names({"ctf": 0.1, "tpr_gap/R&D": 0.2}, prefix="dev_")
-    {'dev_biasbios/ctf': 0.1, 'dev_biasbios/tpr_gap/R_D': 0.2}
+    >>> metric_names({"ctf": 0.1, "tpr_gap/R&D": 0.2, "tpr_gap/医師": 0.3}, prefix="dev_")
+    {'dev_biasbios/ctf': 0.1, 'dev_biasbios/tpr_gap/R_D': 0.2, 'dev_biasbios/tpr_gap/医師': 0.3}
+    >>> list(metric_names({"tpr_gap/Care // nursing": 0.1, "tpr_gap/IT/": 0.2}))
+    ['biasbios/tpr_gap/Care /_/ nursing', 'biasbios/tpr_gap/IT/_']
     """
     named: dict[str, float] = {}
+    taken: dict[str, str] = {}  # the legal name of each name without what tells a bound
     for name, value in metrics.items():
-        legal = _ILLEGAL.sub("_", f"{prefix}biasbios/{name}")
-        unique, number = legal, 2
-        while unique in named:
-            unique, number = f"{legal}_{number}", number + 1
-        named[unique] = value
+        bound = next((end for end in _BOUNDS if name.endswith(end)), "")
+        base = name.removesuffix(bound)
+        if base not in taken:
+            legal = _legal(f"{prefix}biasbios/{base}")
+            unique, number = legal, 2
+            while unique in taken.values():
+                unique, number = f"{legal}_{number}", number + 1
+            taken[base] = unique
+        named[taken[base] + bound] = value
     return named
+
+
+def _legal(name: str) -> str:
+    parts = _ILLEGAL.sub("_", unicodedata.normalize("NFC", name)).split("/")
+    legal = "/".join("_" * max(len(part), 1) if part in ("", ".", "..") else part for part in parts)
+    # Room for a number and what tells a bound.
+    most = MAX_ENTITY_KEY_LENGTH - 20
+    if len(legal) <= most:
+        return legal
+    return f"{legal[: most - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def check_names(metrics: Mapping[str, float]) -> None:
+    """Raise where MLflow would refuse a metric, before anything is logged.
+
+    Raises
+    ------
+    MlflowException
+    """
+    for name, value in metrics.items():
+        _validate_metric_name(name)
+        _validate_length_limit("Metric name", MAX_ENTITY_KEY_LENGTH, name)
+        if not math.isfinite(value):
+            raise MlflowException(f"The metric {name!r} is {value}, which is never logged.")
 
 
 def describe_model(model: Any, *, model_id: str | None, uri: str | None) -> dict[str, Any]:
@@ -68,6 +114,13 @@ def describe_model(model: Any, *, model_id: str | None, uri: str | None) -> dict
         ]
     described["flavor"] = getattr(model, "loader_module", None)
     return described
+
+
+def describe_run(client: MlflowClient, run_id: str, text: str) -> None:
+    """Describe a run in Markdown, unless somebody else has."""
+    there = client.get_run(run_id).data.tags.get(MLFLOW_RUN_NOTE, "")
+    if not there or is_ours(there):
+        client.set_tag(run_id, MLFLOW_RUN_NOTE, text)
 
 
 def log_evaluation(
@@ -100,34 +153,71 @@ def log_evaluation(
     """
     client = MlflowClient()
     own_id = model_id or getattr(model, "model_id", None)
-    artifacts = _log_files(
-        evaluation,
-        client=client,
-        run_id=run_id,
-        model=describe_model(model, model_id=own_id, uri=evaluation.config.model_uri),
-        data={"name": str(dataset.name), "digest": str(dataset.digest)},
-    )
     metrics = metric_names(evaluation.scores.metrics, prefix=evaluation.config.metric_prefix)
-    if model_id is None:
-        if own_id is not None:
-            client.log_inputs(run_id, models=[LoggedModelInput(own_id)])
-        now = int(time.time() * 1000)
-        points = [
-            Metric(
-                name,
-                value,
-                now,
-                0,
-                model_id=own_id,
-                dataset_name=dataset.name,
-                dataset_digest=dataset.digest,
-                run_id=run_id,
-            )
-            for name, value in metrics.items()
-        ]
-        for start in range(0, len(points), MAX_METRICS_PER_BATCH):
-            client.log_batch(run_id, metrics=points[start : start + MAX_METRICS_PER_BATCH])
+    check_names(metrics)
+    described = describe_model(model, model_id=own_id, uri=evaluation.config.model_uri)
+    folder = _free_folder(client, run_id, _folder_prefix(evaluation))
+    try:
+        artifacts = _log_files(
+            evaluation,
+            client=client,
+            run_id=run_id,
+            folder=folder,
+            model=described,
+            data={"name": str(dataset.name), "digest": str(dataset.digest)},
+        )
+        if model_id is None:
+            _log_metrics(client, metrics, run_id=run_id, dataset=dataset, model_id=own_id)
+    except BaseException:
+        _remove_files(client, run_id, folder)
+        raise
     return EvaluationResult(metrics=metrics, artifacts=artifacts, run_id=run_id)
+
+
+def _log_metrics(
+    client: MlflowClient,
+    metrics: Mapping[str, float],
+    *,
+    run_id: str,
+    dataset: Any,
+    model_id: str | None,
+) -> None:
+    if model_id is not None:
+        client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
+    now = int(time.time() * 1000)
+    points = [
+        Metric(
+            name,
+            value,
+            now,
+            0,
+            model_id=model_id,
+            dataset_name=dataset.name,
+            dataset_digest=dataset.digest,
+            run_id=run_id,
+        )
+        for name, value in metrics.items()
+    ]
+    # Those that the scores begin with, the benchmark's five among them, go with the last request: a
+    # run that shows them has all the rest.
+    points.reverse()
+    for start in range(0, len(points), MAX_METRICS_PER_BATCH):
+        client.log_batch(run_id, metrics=points[start : start + MAX_METRICS_PER_BATCH])
+
+
+def _remove_files(client: MlflowClient, run_id: str, folder: str) -> None:
+    """Remove the files of an evaluation that failed while it was logged, if the store lets us."""
+    with contextlib.suppress(Exception):
+        uri = client.get_run(run_id).info.artifact_uri
+        get_artifact_repository(uri).delete_artifacts(folder)
+        tables = json.loads(client.get_run(run_id).data.tags.get(MLFLOW_LOGGED_ARTIFACTS, "[]"))
+        kept = [table for table in tables if not table["path"].startswith(f"{folder}/")]
+        if len(kept) < len(tables):
+            client.set_tag(run_id, MLFLOW_LOGGED_ARTIFACTS, json.dumps(kept))
+
+
+def _folder_prefix(evaluation: Evaluation) -> str:
+    return _ILLEGAL.sub("_", evaluation.config.metric_prefix).strip("/")
 
 
 def _log_files(
@@ -135,6 +225,7 @@ def _log_files(
     *,
     client: MlflowClient,
     run_id: str,
+    folder: str,
     model: Mapping[str, Any],
     data: Mapping[str, Any],
 ) -> dict[str, EvaluationArtifact]:
@@ -155,9 +246,8 @@ def _log_files(
         ".parquet": PredictionsArtifact,
         ".png": ImageEvaluationArtifact,
     }
-    prefix = _ILLEGAL.sub("_", evaluation.config.metric_prefix).strip("/")
+    prefix = _folder_prefix(evaluation)
     run = client.get_run(run_id)
-    folder = _free_folder(client, run_id, prefix)
     root = run.info.artifact_uri
     artifacts = {}
     with tempfile.TemporaryDirectory(prefix="biasbios-") as temporary:
@@ -169,6 +259,13 @@ def _log_files(
             if path.suffix != ".parquet":  # large: loaded when asked for
                 artifact._load(str(path))
             artifacts[f"{prefix}{_FOLDER}/{name}"] = artifact
+        text = describe(
+            json.loads(paths["summary"].read_text("utf-8")),
+            run_id=run_id,
+            experiment_id=run.info.experiment_id,
+            folder=folder,
+        )
+        describe_run(client, run_id, text)
     return artifacts
 
 
@@ -180,7 +277,9 @@ def _free_folder(client: MlflowClient, run_id: str, prefix: str) -> str:
     """
     wanted = f"{_FOLDER}/{prefix}" if prefix else _FOLDER
     folder, number = wanted, 2
-    while any(Path(item.path).name == _SUMMARY for item in client.list_artifacts(run_id, folder)):
+    while any(
+        Path(item.path).name == SUMMARY_FILE for item in client.list_artifacts(run_id, folder)
+    ):
         folder, number = f"{wanted}-{number}", number + 1
     return folder
 

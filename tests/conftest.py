@@ -23,6 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from biasbios_mlflow import load_bios
+from tests.drawing import draw_once
 
 # Machines that run the tests are slow at times; a slow example is no failure.
 hypothesis.settings.register_profile("biasbios", deadline=None)
@@ -31,6 +32,61 @@ hypothesis.settings.load_profile("biasbios")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--screenshots", metavar="FOLDER", help="write the pictures of the docs there")
+
+
+# What takes seconds: programs that start, training, many evaluations, simulations, thousands of
+# examples. Files and tests by how their ids begin; others carry the marker themselves.
+_SLOW = (
+    "bios/test_invented.py",
+    "bios/test_sample.py::test_the_file_is_what_the_generator_writes",
+    "counterfactual/test_properties.py",
+    "gating/test_binding.py",
+    "gating/test_decision.py::test_the_pairwise_rule_is",
+    "gating/test_gate.py",
+    "gating/test_safety.py",
+    "plugin/test_command_line.py::test_demo_json",
+    "plugin/test_command_line.py::test_evaluate_json",
+    "plugin/test_evaluate.py::TestSteppingAside::test_bios_are_evaluated",
+    "plugin/test_evaluate.py::test_beside_the_default_evaluator",
+    "plugin/test_project.py",
+    "prediction/test_flavors.py::test_several_processes",
+    "prediction/test_resume.py::test_killed",
+    "prediction/test_served.py",
+    "prediction/test_transformers.py",
+    "report/test_browser.py",
+    "report/test_compare.py",
+    "report/test_files.py",
+    "scoring/test_metrics.py",
+    "scoring/test_uncertainty.py",
+    "spark/",
+    "test_docs.py",
+    "test_import.py",
+    "training/test_benchmark.py",
+    "training/test_classifiers.py",
+)
+_STARTED_BY = {"browser": "browser", "mlflow_server": "server", "spark": "spark"}
+_TORCH = {"encoder", "bert_uri", "bert_all_uri", "tokenizer"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by what they start, and put those together that start the same.
+
+    pytest-xdist hands each worker a part of the list as it stands: Spark, torch and a server then
+    start in as few workers as can be, and what takes longest is not left for the end.
+    """
+    order: dict[pytest.Item, int] = {}
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for fixture in sorted(fixtures & set(_STARTED_BY)):
+            item.add_marker(_STARTED_BY[fixture])
+        if item.nodeid.removeprefix("tests/").startswith(_SLOW):
+            item.add_marker("slow")
+        marks = {mark.name for mark in item.iter_markers()}
+        if marks & {"browser", "spark"}:
+            item.add_marker("slow")
+        kinds = ("spark" in marks, bool(fixtures & _TORCH), "slow" in marks, "server" in marks)
+        order[item] = next((at for at, kind in enumerate(kinds) if kind), len(kinds))
+    items.sort(key=order.__getitem__)
 
 
 class Server:
@@ -80,6 +136,14 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def figures() -> Iterator[None]:
+    """Figures of equal content are drawn once."""
+    with pytest.MonkeyPatch.context() as patch:
+        draw_once(patch)
+        yield
 
 
 @pytest.fixture(scope="session")

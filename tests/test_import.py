@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 HEAVY = {"torch", "transformers", "matplotlib", "pyspark", "sklearn", "datasets"}
+STATEMENTS = [
+    "import biasbios_mlflow",
+    "import biasbios_mlflow.evaluator",
+    "from biasbios_mlflow import swap_gender; swap_gender('he')",
+    "from biasbios_mlflow import score",
+    "import biasbios_mlflow.cli",
+    "from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry as r;"
+    "r._registry['biasbios']().can_evaluate(model_type='classifier', evaluator_config={})",
+]
+
+# What a statement loads beside what MLflow loads by itself, such as pyspark where it is installed:
+# each in a process of its own, forked from one that has imported MLflow.
+PROGRAM = """
+import json, os, sys
+import mlflow
+before = set(sys.modules)
+for statement in json.loads(sys.argv[1]):
+    child = os.fork()
+    if child == 0:
+        exec(statement)
+        print(json.dumps([statement, sorted(set(sys.modules) - before)]), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, statement
+"""
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import biasbios_mlflow",
-        "import biasbios_mlflow.evaluator",
-        "from biasbios_mlflow import swap_gender; swap_gender('he')",
-        "from biasbios_mlflow import score",
-        "import biasbios_mlflow.cli",
-        "from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry as r;"
-        "r._registry['biasbios']().can_evaluate(model_type='classifier', evaluator_config={})",
-    ],
-)
-def test_loads_nothing_heavy(statement: str) -> None:
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """By statement: the modules that it loads."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(STATEMENTS)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    return {statement: set(names) for statement, names in map(json.loads, lines)}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_loads_nothing_heavy(statement: str, loaded: dict[str, set[str]]) -> None:
     if "registry" in statement:  # MLflow itself loads some of them with its own evaluators
         allowed = HEAVY - {"torch", "transformers", "pyspark", "datasets"}
     else:
         allowed = set()
-    # Not what MLflow loads by itself, such as pyspark where it is installed.
-    program = (
-        f"import mlflow, sys\nbefore = set(sys.modules)\n{statement}\n"
-        f"print(sorted({HEAVY!r} & (set(sys.modules) - before)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
-    )
-    loaded = set(eval(done.stdout.strip().splitlines()[-1]))
-    assert loaded <= allowed
+    assert loaded[statement] & HEAVY <= allowed
 
 
 def test_public_names_are_there() -> None:

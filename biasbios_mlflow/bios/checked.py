@@ -10,18 +10,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
-from biasbios_mlflow.bios.occupations import Labels, encode_genders
+from biasbios_mlflow.bios.occupations import (
+    GenderValues,
+    Labels,
+    are_ids,
+    as_objects,
+    encode_genders,
+    is_missing,
+    missing_cells,
+    replace_surrogates,
+)
 from biasbios_mlflow.errors import invalid, nearest
 
 __all__ = [
+    "LEFT_OUT",
     "Bios",
     "Columns",
     "RowHash",
     "Survey",
     "check_bios",
     "check_column",
+    "check_distinct",
     "check_not_empty",
     "encode_bios",
     "find_columns",
@@ -80,6 +90,25 @@ def check_column(option: str, column: str, available: Iterable[object]) -> None:
     )
 
 
+def check_distinct(available: Iterable[object]) -> None:
+    """Raise where two columns have one name.
+
+    Raises
+    ------
+    MlflowException
+        The message names them.
+    """
+    there = list(map(str, available))
+    twice = sorted({name for name in there if there.count(name) > 1})
+    if twice:
+        raise invalid(
+            "columns",
+            found=f"more than one column of the name {', '.join(map(repr, twice))}",
+            expected="every column under a name of its own",
+            fix="rename or drop one of them",
+        )
+
+
 def find_columns(
     available: Sequence[str],
     *,
@@ -105,7 +134,7 @@ def find_columns(
     Raises
     ------
     MlflowException
-        When a column is not there; the message lists those that are.
+        When a column is not there; the message lists those that are. When two have one name.
 
     Examples
     --------
@@ -113,6 +142,7 @@ def find_columns(
     Columns(text='bio', occupation='profession', gender='gender', id=None, counterfactual=None)
     """
     there = list(map(str, available))
+    check_distinct(there)
 
     def find(option: str, chosen: str | None, usual: tuple[str, ...], needed: bool) -> str | None:
         if chosen is not None:
@@ -222,17 +252,27 @@ class Bios:
     @property
     def occupation_ids(self) -> bool:
         """Whether the data gives occupations as numbers, not names."""
-        return bool(is_numeric_dtype(self.inputs[self.columns.occupation]))
+        return are_ids(pd.unique(as_objects(self.inputs[self.columns.occupation])))
 
     def counterfactuals(self) -> list[str] | None:
-        """Return the user's own counterfactual texts, None where there is no such column."""
+        """Return the user's own counterfactual texts, None where there is no such column.
+
+        Where a cell is missing, the text of the bio itself (see `without_counterfactual`).
+        """
         if self.columns.counterfactual is None:
             return None
         column = self.inputs[self.columns.counterfactual]
         return [
-            original if missing else str(text)
-            for original, text, missing in zip(self.texts, column, column.isna(), strict=True)
+            original if is_missing(text, spelled=False) else replace_surrogates(text)
+            for original, text in zip(self.texts, column, strict=True)
         ]
+
+    def without_counterfactual(self) -> npt.NDArray[np.bool_] | None:
+        """Return which bios lack a counterfactual; None where no column holds any."""
+        if self.columns.counterfactual is None:
+            return None
+        column = self.inputs[self.columns.counterfactual]
+        return np.array([is_missing(text, spelled=False) for text in column], dtype=np.bool_)
 
     def ids(self) -> npt.NDArray[np.object_] | None:
         """Return the user's own ids, None where there is no such column."""
@@ -257,8 +297,12 @@ class Bios:
         names = np.array(self.labels.names, dtype=object)[self.occupations].tolist()
         genders = ["01"[g] for g in self.genders.tolist()]
         counterfactuals = self.counterfactuals()
-        if counterfactuals is None:
+        lacking = self.without_counterfactual()
+        if counterfactuals is None or lacking is None:
             return RowHash.of(zip(self.texts, names, genders, strict=True))
+        if lacking.any():
+            pairs = zip(counterfactuals, lacking.tolist(), strict=True)
+            counterfactuals = ["" if lacks else text for text, lacks in pairs]
         return RowHash.of(zip(self.texts, names, genders, counterfactuals, strict=True))
 
 
@@ -268,6 +312,10 @@ def check_not_empty(rows: int) -> None:
         raise invalid(
             "data", found="no rows", expected="at least one bio", fix="check the source and split"
         )
+
+
+LEFT_OUT = "gender_left_out"
+"""Under this name are counted the bios whose gender the user's ``gender_values`` leave out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,37 +332,75 @@ class _Parts:
         cls,
         frame: pd.DataFrame,
         columns: Columns,
-        gender_values: Mapping[Any, str] | None,
+        gender_values: GenderValues | None,
         rows: npt.NDArray[np.int64],
     ) -> _Parts:
-        texts = frame[columns.text]
-        no_text = texts.isna().to_numpy(dtype=bool, copy=True)
-        text_list = texts.tolist()
-        for i, text in enumerate(text_list):
-            if not isinstance(text, str):
-                if no_text[i]:
-                    continue
-                raise invalid(
-                    f"column {columns.text!r}, row {rows[i]}",
-                    found=f"{type(text).__name__} {text!r:.60}",
-                    expected="a text",
-                    fix="set text_column to the column that holds the bios",
-                )
-            if not text or text.isspace():
-                no_text[i] = True
-        no_occupation = frame[columns.occupation].isna().to_numpy(dtype=bool)
-        genders = encode_genders(frame[columns.gender], gender_values=gender_values)
-        no_gender = genders < 0
-        return cls(
-            texts=text_list,
-            genders=genders,
-            complete=~(no_text | no_occupation | no_gender),
-            missing={
-                "text": int(no_text.sum()),
-                "occupation": int(no_occupation.sum()),
-                "gender": int(no_gender.sum()),
-            },
+        texts, no_text = _texts(
+            frame[columns.text], rows, "set text_column to the column that holds the bios"
         )
+        for part in (columns.occupation, columns.gender):
+            _check_scalar(frame[part], rows)
+        no_occupation = missing_cells(frame[columns.occupation])
+        genders = encode_genders(
+            frame[columns.gender],
+            gender_values=gender_values,
+            thing=f"gender (column {columns.gender!r})",
+            rows=rows,
+        )
+        missing = {
+            "text": int(no_text.sum()),
+            "occupation": int(no_occupation.sum()),
+            "gender": int((genders == -1).sum()),
+        }
+        complete = ~(no_text | no_occupation | (genders < 0))
+        if (genders == -2).any():
+            missing[LEFT_OUT] = int((genders == -2).sum())
+        if columns.counterfactual is not None:
+            _, lacking = _texts(
+                frame[columns.counterfactual],
+                rows,
+                "set counterfactual_column to a column of texts, empty where there is none",
+            )
+            missing["counterfactual"] = int((lacking & complete).sum())
+        return cls(texts=texts, genders=genders, complete=complete, missing=missing)
+
+
+def _texts(
+    column: pd.Series[Any], rows: npt.NDArray[np.int64], fix: str
+) -> tuple[list[Any], npt.NDArray[np.bool_]]:
+    """Return the texts of a column, fit for UTF-8, and which are missing."""
+    texts = column.tolist()
+    missing = np.zeros(len(texts), dtype=np.bool_)
+    for i, text in enumerate(texts):
+        if isinstance(text, str):
+            if not text or text.isspace():
+                missing[i] = True
+            elif not text.isascii():
+                texts[i] = replace_surrogates(text)
+        elif is_missing(text):
+            missing[i] = True
+        else:
+            raise invalid(
+                f"column {str(column.name)!r}, row {rows[i]}",
+                found=f"{type(text).__name__} {text!r:.60}",
+                expected="a text",
+                fix=fix,
+            )
+    return texts, missing
+
+
+def _check_scalar(column: pd.Series[Any], rows: npt.NDArray[np.int64]) -> None:
+    """Raise where a cell holds several values instead of one."""
+    if column.dtype != object:
+        return
+    for row, value in zip(rows, column, strict=True):
+        if not isinstance(value, (str, bytes)) and not pd.api.types.is_scalar(value):
+            raise invalid(
+                f"column {str(column.name)!r}, row {row}",
+                found=f"{type(value).__name__} {value!r:.60}",
+                expected="one name or number a bio",
+                fix="hand in a column with one value a cell",
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,8 +415,6 @@ class Survey:
         How many lack which part.
     occupations : tuple
         The distinct occupations of the complete bios, as the data spells them.
-    occupation_ids : bool
-        Whether they are numbers, not names.
 
     Examples
     --------
@@ -346,7 +430,11 @@ class Survey:
     complete: int
     missing: Mapping[str, int]
     occupations: tuple[Any, ...]
-    occupation_ids: bool
+
+    @property
+    def occupation_ids(self) -> bool:
+        """Whether the occupations are numbers, not names."""
+        return are_ids(self.occupations)
 
     @classmethod
     def of(
@@ -354,7 +442,7 @@ class Survey:
         frame: pd.DataFrame,
         columns: Columns,
         *,
-        gender_values: Mapping[Any, str] | None = None,
+        gender_values: GenderValues | None = None,
         rows: npt.NDArray[np.int64] | None = None,
     ) -> Survey:
         """Survey a table of n bios.
@@ -379,21 +467,23 @@ class Survey:
     def _of_parts(cls, occupations: pd.Series, parts: _Parts) -> Survey:
         complete = int(parts.complete.sum())
         whole = complete == len(occupations)
+        kept = as_objects(occupations if whole else occupations[parts.complete])
         return cls(
             rows=len(occupations),
             complete=complete,
             missing=parts.missing,
-            occupations=tuple((occupations if whole else occupations[parts.complete]).unique()),
-            occupation_ids=bool(is_numeric_dtype(occupations)),
+            occupations=tuple(pd.unique(kept)),
         )
 
     def __add__(self, other: Survey) -> Survey:
         return Survey(
             rows=self.rows + other.rows,
             complete=self.complete + other.complete,
-            missing={part: count + other.missing[part] for part, count in self.missing.items()},
+            missing={
+                part: self.missing.get(part, 0) + other.missing.get(part, 0)
+                for part in (*self.missing, *other.missing)
+            },
             occupations=tuple(dict.fromkeys((*self.occupations, *other.occupations))),
-            occupation_ids=self.occupation_ids and other.occupation_ids,
         )
 
     def check(self, *, allow_missing: bool = False) -> None:
@@ -405,15 +495,37 @@ class Survey:
             No bios, none complete, or more than 5 % incomplete without ``allow_missing``.
         """
         check_not_empty(self.rows)
-        left_out = self.rows - self.complete
-        if self.complete and (left_out <= MISSING_LIMIT * self.rows or allow_missing):
+        excluded = self.missing.get(LEFT_OUT, 0)
+        rows = self.rows - excluded
+        incomplete = rows - self.complete
+        lacking = self.missing.get("counterfactual", 0)
+        if self.complete and allow_missing:
             return
+        if self.complete and incomplete <= MISSING_LIMIT * rows:
+            if lacking <= MISSING_LIMIT * self.complete:
+                return
+            raise invalid(
+                "counterfactual_column",
+                found=f"{lacking} missing texts for {self.complete} bios",
+                expected=f"at most {MISSING_LIMIT:.0%} without a counterfactual",
+                fix="fill them, or leave these bios out of the counterfactual metrics with "
+                "allow_missing=True",
+            )
         parts = ", ".join(
-            f"{count} without {part}" for part, count in self.missing.items() if count
+            f"{self.missing[part]} without {part}"
+            for part in ("text", "occupation", "gender")
+            if self.missing[part]
         )
+        if rows == 0:
+            raise invalid(
+                "gender_values",
+                found=f"values that leave out all {excluded} bios",
+                expected="men and women among the bios",
+                fix="say which values mean male and female",
+            )
         raise invalid(
             "data",
-            found=f"{left_out} incomplete bios of {self.rows} ({parts})",
+            found=f"{incomplete} incomplete bios of {rows} ({parts})",
             expected=f"at most {MISSING_LIMIT:.0%} incomplete bios",
             fix="mend the data, or leave them out with allow_missing=True"
             if self.complete
@@ -430,7 +542,7 @@ def check_bios(
     columns: Columns,
     *,
     label_names: Sequence[str] | None = None,
-    gender_values: Mapping[Any, str] | None = None,
+    gender_values: GenderValues | None = None,
     allow_missing: bool = False,
 ) -> Bios:
     """Check a table of bios and encode it.
@@ -478,7 +590,7 @@ def encode_bios(
     columns: Columns,
     labels: Labels,
     *,
-    gender_values: Mapping[Any, str] | None = None,
+    gender_values: GenderValues | None = None,
     rows: npt.NDArray[np.int64] | None = None,
 ) -> Bios:
     """Encode a table of n bios, a part of data that has been surveyed as a whole.

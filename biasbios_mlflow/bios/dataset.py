@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ from mlflow.types.utils import _infer_schema
 from pandas.api.types import infer_dtype
 
 from biasbios_mlflow.bios.checked import Columns, Survey, check_not_empty
+from biasbios_mlflow.bios.occupations import GenderValues
 from biasbios_mlflow.bios.origin import dataset_source
 from biasbios_mlflow.bios.sources import Source
 from biasbios_mlflow.bios.stream import BiosStream
@@ -59,7 +60,7 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
         source: Source,
         columns: Columns,
         *,
-        gender_values: Mapping[Any, str] | None = None,
+        gender_values: GenderValues | None = None,
         predictions: str | None = None,
     ) -> None:
         from mlflow.data.dataset_source_registry import resolve_dataset_source
@@ -67,7 +68,7 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
         self.rows = source
         self.targets = columns.occupation
         self.predictions = predictions
-        self._surveyed = (columns, dict(gender_values or {}))
+        self._surveyed = (columns, gender_values)
         self._not_whole: set[str] = set()  # columns with other cells than strings and numbers
         self._survey = self._look(columns, gender_values)
         check_not_empty(self._survey.rows)
@@ -82,12 +83,12 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
         columns: Columns,
         *,
         label_names: Sequence[str] | None = None,
-        gender_values: Mapping[Any, str] | None = None,
+        gender_values: GenderValues | None = None,
         allow_missing: bool = False,
     ) -> BiosStream:
         """Return the bios, to be read window by window (see `BiosStream`)."""
         survey = self._survey
-        if self._surveyed != (columns, dict(gender_values or {})):
+        if self._surveyed != (columns, gender_values):
             survey = self._look(columns, gender_values)
         return BiosStream(
             self.rows,
@@ -98,7 +99,7 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
             allow_missing=allow_missing,
         )
 
-    def _look(self, columns: Columns, gender_values: Mapping[Any, str] | None) -> Survey:
+    def _look(self, columns: Columns, gender_values: GenderValues | None) -> Survey:
         total: Survey | None = None
         for chunk in self.rows.chunks():
             rows = chunk.index.to_numpy(dtype=np.int64)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Bios, Columns, Survey, encode_bios
 from biasbios_mlflow.bios.drawing import draw, keyed_hashes
-from biasbios_mlflow.bios.occupations import as_objects, canonical, encode_genders
+from biasbios_mlflow.bios.occupations import (
+    GenderValues,
+    as_objects,
+    canonical,
+    encode_genders,
+    is_missing,
+)
 from biasbios_mlflow.bios.sources.parts import ChosenRows
 from biasbios_mlflow.bios.sources.source import Source
 from biasbios_mlflow.errors import invalid
@@ -45,7 +50,7 @@ class BiosStream:
         survey: Survey,
         *,
         label_names: Sequence[str] | None = None,
-        gender_values: Mapping[Any, str] | None = None,
+        gender_values: GenderValues | None = None,
         allow_missing: bool = False,
     ) -> None:
         survey.check(allow_missing=allow_missing)
@@ -112,7 +117,7 @@ def sample_rows(
     size: int,
     *,
     seed: int = 0,
-    gender_values: Mapping[Any, str] | None = None,
+    gender_values: GenderValues | None = None,
 ) -> Source:
     """Draw some of the bios of a source, every gender and occupation by its share.
 
@@ -144,7 +149,7 @@ def sample_rows(
         places, distinct = pd.factorize(
             as_objects(chunk[columns.occupation]), use_na_sentinel=False
         )
-        names = [canonical(name) for name in distinct]
+        names = ["" if is_missing(name) else canonical(name) for name in distinct]
         cells = [(int(g), names[p]) for g, p in zip(genders, places, strict=True)]
         strata.append([codes.setdefault(cell, len(codes)) for cell in cells])
         hashes.append(keyed_hashes(chunk[columns.text], f"biasbios sample {seed}"))

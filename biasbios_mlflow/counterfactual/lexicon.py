@@ -524,14 +524,14 @@ def title_edits(text: str, found: Iterable[str]) -> list[Edit]:
         start = text.find(title)
         while start >= 0:
             end = start + len(title)
-            match = None if text[end : end + 1].isalpha() else _TITLE.match(text, start)
-            if match and start not in paired:
-                kind = match.lastgroup or ""
-                word = match.group()
-                behind = text[match.end() : match.end() + _NEAR]
+            hit = None if text[end : end + 1].isalpha() else _TITLE.match(text, start)
+            if hit and start not in paired:
+                kind = hit.lastgroup or ""
+                word = hit.group()
+                behind = text[hit.end() : hit.end() + _NEAR]
                 if not _is_named_after(kind, text[max(0, start - _NEAR) : start], behind):
                     new, direction = _ABROAD[word.lower()] if kind == "abroad" else _TITLES[kind]
-                    edits.append((start, match.end(), in_case_of(word, new), direction))
+                    edits.append((start, hit.end(), in_case_of(word, new), direction))
             start = text.find(title, end)
     return sorted(edits)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from biasbios_mlflow.gating.metric_names import is_pattern, matching_metrics
 from biasbios_mlflow.gating.policy import ChampionRule, GatePolicy, Rule
 from biasbios_mlflow.scoring import Comparison
+from biasbios_mlflow.scoring.scores import ONE_CELL
 
 __all__ = ["Measured", "RuleVerdict", "decide"]
 
@@ -20,13 +21,21 @@ class Measured:
     metrics: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]
     reasons: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, Any]) -> Measured:
         """Take them from the content of a ``summary.json``."""
         scores = summary["scores"]
         intervals = {name: (low, high) for name, (low, high) in scores["intervals"].items()}
-        return cls(scores["metrics"], intervals, scores["reasons"])
+        warnings = tuple(scores.get("warnings", ()))
+        return cls(scores["metrics"], intervals, scores["reasons"], warnings)
+
+    def doubt(self, metric: str) -> str | None:
+        """Return the warning that one cell decides a gap metric, if there is one."""
+        if not metric.startswith("gap_"):
+            return None
+        return next((said for said in self.warnings if said.startswith(ONE_CELL)), None)
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class RuleVerdict:
         How far ``tested`` is on the good side of the limit; negative where it failed.
     passed : bool
     reason : str or None
-        Why it failed, or passed without a test.
+        Why it failed, passed without a test, or passed but hangs on a few bios.
     """
 
     metric: str
@@ -98,11 +107,11 @@ def decide(
 
 def _metrics(rule: Rule, measured: Measured) -> list[str]:
     """Return the metrics a rule is about; a pattern without a match is about itself, and fails."""
-    if not any(sign in rule.metric for sign in "*?["):
-        return [rule.metric]
-    matches = fnmatch.filter(measured.metrics, rule.metric)
-    bounds = {f"{name}_ci_{end}" for name in measured.intervals for end in ("low", "high")}
-    return sorted(set(matches) - bounds) or [rule.metric]
+    matches = matching_metrics(rule.metric, measured.metrics)
+    if is_pattern(rule.metric):
+        bounds = {f"{name}_ci_{end}" for name in measured.intervals for end in ("low", "high")}
+        matches = sorted(set(matches) - bounds)
+    return matches or matching_metrics(rule.metric, measured.reasons)[:1] or [rule.metric]
 
 
 def _verdicts(
@@ -141,7 +150,8 @@ def _limit(kind: str, limit: float, bound: str, metric: str, measured: Measured)
         room, side = limit - tested, "above"
     passed = room >= 0
     why_not = None if passed else f"{tested:.4g} is {side} the limit"
-    return RuleVerdict(metric, words, value, tested, limit, room, passed, why_not)
+    reason = "; ".join(filter(None, (why_not, measured.doubt(metric)))) or None
+    return RuleVerdict(metric, words, value, tested, limit, room, passed, reason)
 
 
 def _against_champion(

@@ -8,9 +8,10 @@ only if it still points where the comparison saw it, and reads it back.
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,9 +19,21 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 
-__all__ = ["AliasMovedError", "alias_target", "move_alias", "remove_alias", "turn"]
+__all__ = [
+    "AliasMovedError",
+    "alias_history",
+    "alias_target",
+    "move_alias",
+    "remember_move",
+    "remove_alias",
+    "steps_back",
+    "turn",
+    "write_alias_history",
+]
 
 _TURN_TAG = "biasbios.gate.turn"
+_HISTORY_TAG = "biasbios.gate.history"
+_LONGEST_HISTORY = 200
 _POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 60.0
 """A gate that holds its turn for so long is taken for dead, and its tag is removed."""
@@ -61,7 +74,12 @@ def move_alias(
     if found != expected:
         raise AliasMovedError(alias, expected, found)
     client.get_model_version(name, version)  # raises where the version was deleted meanwhile
-    client.set_registered_model_alias(name, alias, version)
+    try:
+        client.set_registered_model_alias(name, alias, version)
+    except MlflowException:
+        # The answer may have been lost, not the request.
+        if alias_target(client, name, alias) != version:
+            raise
     found = alias_target(client, name, alias)
     if found != version:
         raise AliasMovedError(alias, version, found)
@@ -71,6 +89,65 @@ def remove_alias(client: MlflowClient, name: str, alias: str) -> None:
     """Take an alias off a registered model, where it has one."""
     if alias_target(client, name, alias) is not None:
         client.delete_registered_model_alias(name, alias)
+
+
+def alias_history(client: MlflowClient, name: str, alias: str) -> tuple[str, ...]:
+    """Return the versions that gates have moved an alias to, the latest last.
+
+    The first may be one that was there before. What was rolled back is not among them.
+    """
+    kept = client.get_registered_model(name).tags.get(f"{_HISTORY_TAG}.{alias}", "[]")
+    try:
+        return tuple(map(str, json.loads(kept)))
+    except (TypeError, ValueError):
+        return ()
+
+
+def write_alias_history(
+    client: MlflowClient, name: str, alias: str, versions: Sequence[str]
+) -> None:
+    """Keep the versions an alias has pointed at (see `alias_history`); the latest 200 of them."""
+    kept = json.dumps(list(versions)[-_LONGEST_HISTORY:])
+    client.set_registered_model_tag(name, f"{_HISTORY_TAG}.{alias}", kept)
+
+
+def remember_move(
+    client: MlflowClient, name: str, alias: str, *, version: str, was: str | None
+) -> None:
+    """Add a move to the history of an alias; one made by hand before it is added too."""
+    versions = list(alias_history(client, name, alias))
+    for one in (was, version):
+        if one is not None and versions[-1:] != [one]:
+            versions.append(one)
+    write_alias_history(client, name, alias, versions)
+
+
+def steps_back(client: MlflowClient, name: str, alias: str, current: str) -> list[str]:
+    """Return the history of an alias before its current version, without deleted versions.
+
+    The last of them is where a rollback goes.
+    """
+    versions = list(alias_history(client, name, alias))
+    if current in versions:
+        last = len(versions) - 1 - versions[::-1].index(current)
+        versions = versions[:last]
+    elif not versions:  # what earlier versions of this package wrote
+        tag = client.get_model_version(name, current).tags.get("biasbios.gate.replaces", "")
+        replaced, _, previous = tag.partition(": ")
+        versions = [previous] if replaced == alias and previous else []
+    while versions and (versions[-1] == current or not _exists(client, name, versions[-1])):
+        versions.pop()
+    return versions
+
+
+def _exists(client: MlflowClient, name: str, version: str) -> bool:
+    try:
+        client.get_model_version(name, version)
+    except MlflowException as error:
+        if error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+            raise
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ def table(result: GateResult) -> str:
         lines.append("  ".join(cells).rstrip())
         if rule is not None and rule.reason is not None:
             lines += textwrap.wrap(rule.reason, 72, initial_indent="      ")
-    lines += textwrap.wrap(_consequence(result), 80)
+    for sentence in (_consequence(result), *map(_noted, result.notes)):
+        lines += textwrap.wrap(sentence, 80)
     return "\n".join(lines)
 
 
@@ -64,6 +65,7 @@ def markdown(result: GateResult) -> str:
         "",
         _consequence(result),
         "",
+        *(line for note in result.notes for line in (_noted(note), "")),
         f"Run `{result.run_id}`, policy `{result.policy_sha256[:12]}`, "
         f"data `{result.data_sha256[:12]}`.",
         "",
@@ -101,6 +103,10 @@ def _headline(result: GateResult) -> str:
 def _consequence(result: GateResult) -> str:
     what = "Promoted" if result.promoted else "No alias moved"
     return f"{what}: {result.reason}."
+
+
+def _noted(note: str) -> str:
+    return f"Note: {note}."
 
 
 def _case_name(rule: RuleVerdict) -> str:

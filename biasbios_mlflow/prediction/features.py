@@ -1,7 +1,8 @@
-"""Models that eat features: an encoder turns texts into vectors, or the data holds them."""
+"""Models that take features: an encoder turns texts into vectors, or the data holds them."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -18,11 +19,17 @@ import pandas as pd
 from biasbios_mlflow.bios.checked import Bios, check_column
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid, missing_extra
+from biasbios_mlflow.prediction.base import Variants, copies_of, text_variants
+from biasbios_mlflow.prediction.identity import content_digest, identify, update_with_weights
+from biasbios_mlflow.prediction.inputs import ModelInputs
 
 if TYPE_CHECKING:
     from biasbios_mlflow.prediction.tokens import TokenModel
 
-__all__ = ["Encoder", "FeatureColumns", "SentenceModel", "find_features"]
+__all__ = ["TOKEN_OPTIONS", "Encoder", "FeatureColumns", "SentenceModel", "find_features"]
+
+TOKEN_OPTIONS = frozenset({"device", "dtype", "token_budget"})
+"""Options of the evaluation that a `biasbios_mlflow.prediction.tokens.TokenModel` heeds."""
 
 Matrix = npt.NDArray[Any]
 
@@ -43,11 +50,33 @@ class FeatureColumns:
     """
 
     name = "feature columns"
+    options = frozenset({"features", "counterfactual_features"})
 
     def __init__(self, column: str, counterfactual_column: str | None = None) -> None:
         self._columns = [("features", column)]
         if counterfactual_column is not None:
             self._columns.append(("counterfactual_features", counterfactual_column))
+
+    def session(self) -> AbstractContextManager[None]:
+        """Do nothing: the vectors are there."""
+        return nullcontext()
+
+    def variants(self, bios: Bios, counterfactuals: Sequence[str]) -> Variants:
+        """Return the vectors of n bios, then those of the counterfactuals that differ."""
+        before, after = self.read(bios)
+        changed = (
+            np.zeros(len(bios), dtype=bool) if after is None else (before != after).any(axis=1)
+        )
+        inputs = ModelInputs.of(bios, bios.texts, changed)
+        if after is None:
+            inputs.features = before
+            return Variants(inputs, None, None)
+        inputs.features = np.concatenate([before, after[changed]])
+        return Variants(inputs, copies_of(changed), changed)
+
+    def fill(self, inputs: ModelInputs) -> ModelInputs:
+        """Return the inputs, whose vectors are there already."""
+        return inputs
 
     def read(self, bios: Bios) -> tuple[Matrix, Matrix | None]:
         """Return the matrices of shape (n, d) of n bios and of their counterfactuals.
@@ -109,6 +138,10 @@ class Encoder:
         From a list of n str to an array of shape (n, d).
     session : callable, optional
         Gives a context manager that keeps a model on its device.
+    identity : str, optional
+        Hash of its content; None where nothing tells it from others.
+    options : frozenset of str, optional
+        The options that it heeds.
     """
 
     def __init__(
@@ -116,20 +149,52 @@ class Encoder:
         name: str,
         encode: Callable[[list[str]], Any],
         session: Callable[[], AbstractContextManager[None]] = nullcontext,
+        *,
+        identity: str | None = None,
+        options: frozenset[str] = frozenset(),
     ) -> None:
         self.name = name
+        self.identity = identity
         self.session = session
+        self.options = options | {"encoder"}
         self._encode = encode
 
-    def __call__(self, texts: Sequence[str], rows: npt.NDArray[np.int64]) -> Matrix:
-        """Return the matrix of shape (n, d) of n texts; ``rows`` are theirs in the data.
+    def variants(self, bios: Bios, counterfactuals: Sequence[str]) -> Variants:
+        """Return the texts of n bios, then those of the counterfactuals that differ."""
+        return text_variants(bios, counterfactuals)
+
+    def fill(self, inputs: ModelInputs) -> ModelInputs:
+        """Give inputs the vectors of their texts, and return them.
 
         Raises
         ------
         MlflowException
             When the encoder does not return one vector of finite numbers a text.
         """
-        matrix = _as_matrix(self._encode(list(texts)))
+        if inputs.features is None:
+            inputs.features, inputs.cut = self(inputs.texts, inputs.rows)
+        return inputs
+
+    def __call__(
+        self, texts: Sequence[str], rows: npt.NDArray[np.int64]
+    ) -> tuple[Matrix, npt.NDArray[np.bool_] | None]:
+        """Encode n texts, whose rows in the data are given for messages.
+
+        Returns
+        -------
+        matrix : ndarray of shape (n, d)
+        cut : ndarray of bool of shape (n,) or None
+            Which texts were cut, where that is known.
+
+        Raises
+        ------
+        MlflowException
+            When the encoder does not return one vector of finite numbers a text.
+        """
+        encoded = self._encode(list(texts))
+        known = isinstance(encoded, _Encoded)
+        cut: npt.NDArray[np.bool_] | None = encoded.cut if known else None
+        matrix = _as_matrix(encoded.vectors if known else encoded)
         if matrix is None or matrix.shape[0] != len(texts):
             found = "no matrix of numbers" if matrix is None else f"shape {matrix.shape}"
             raise invalid(
@@ -138,7 +203,15 @@ class Encoder:
                 expected="one vector of numbers a text",
                 fix="let the encoder return an array of shape (texts, features)",
             )
-        return _checked(matrix, f"output of the encoder {self.name}", rows)
+        return _checked(matrix, f"output of the encoder {self.name}", rows), cut
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    """Vectors, and which texts were cut for them."""
+
+    vectors: Matrix
+    cut: npt.NDArray[np.bool_]
 
 
 def find_features(config: EvaluationConfig) -> Encoder | FeatureColumns | None:
@@ -170,7 +243,8 @@ def find_features(config: EvaluationConfig) -> Encoder | FeatureColumns | None:
         return None
     if callable(encoder):
         name = getattr(encoder, "__qualname__", type(encoder).__name__)
-        return Encoder(name, lambda texts: _in_batches(encoder, texts))
+        identity = content_digest(encoder)
+        return Encoder(name, lambda texts: _in_batches(encoder, texts), identity=identity)
     return _load_encoder(str(encoder), config)
 
 
@@ -179,14 +253,23 @@ def _load_encoder(name: str, config: EvaluationConfig) -> Encoder:
         import mlflow.pyfunc
 
         model = mlflow.pyfunc.load_model(name)
-        return Encoder(name, lambda texts: _in_batches(model.predict, texts))
+        identity = identify(model, config.model_copy(update={"loaded_with": None})).model
+        return Encoder(name, lambda texts: _in_batches(model.predict, texts), identity=identity)
     if importlib.util.find_spec("sentence_transformers") is not None and _is_sentence_model(name):
         library = importlib.import_module("sentence_transformers")
         device = None if config.device == "auto" else config.device
         sentences = library.SentenceTransformer(name, device=device)
         if config.max_length is not None:
             sentences.max_seq_length = config.max_length
-        return Encoder(name, lambda texts: sentences.encode(texts, show_progress_bar=False))
+        digest = hashlib.sha256(repr((sentences, sentences.max_seq_length)).encode())
+        digest.update(repr(sorted(sentences.tokenizer.get_vocab().items())).encode())
+        update_with_weights(digest, sentences)
+        return Encoder(
+            name,
+            lambda texts: sentences.encode(texts, show_progress_bar=False),
+            identity=digest.hexdigest(),
+            options=frozenset({"device", "max_length"}),
+        )
     return SentenceModel.load(name).encoder(config)
 
 
@@ -272,17 +355,44 @@ class SentenceModel:
         """Return it as an encoder."""
         running = self.running(config)
 
-        def encode(texts: list[str]) -> Matrix:
+        def encode(texts: list[str]) -> _Encoded:
             matrix: Matrix | None = None
-            for rows, part in running.run(texts, self.vectors):
+            tokens = running.tokenize(texts)
+            for rows, part in running.run(tokens, self.vectors):
                 if matrix is None:
                     matrix = np.empty((len(texts), part.shape[1]), dtype=np.float32)
                 matrix[rows] = part
             assert matrix is not None
-            return matrix
+            return _Encoded(matrix, tokens.cut)
 
         name = f"{self.name} ({self.pooling} pooling) on {running.device}"
-        return Encoder(name, encode, running.session)
+        return Encoder(
+            name,
+            encode,
+            running.session,
+            identity=self.digest(running.max_length),
+            options=TOKEN_OPTIONS | {"max_length"},
+        )
+
+    def digest(self, max_length: int | None) -> str:
+        """Return a hash of all that vectors depend on beside the texts, precision and packages.
+
+        Parameters
+        ----------
+        max_length : int or None
+            Tokens after which a text is cut.
+        """
+        settings = (self.pooling, self.normalize, max_length)
+        digest = hashlib.sha256(repr(settings).encode())
+        self.update(digest)
+        return digest.hexdigest()
+
+    def update(self, digest: Any) -> None:
+        """Add configuration, vocabulary and weights to a hash."""
+        shape = {k: v for k, v in self.model.config.to_dict().items() if k != "_name_or_path"}
+        digest.update(json.dumps(shape, sort_keys=True, default=str).encode())
+        digest.update(repr(sorted(self.tokenizer.get_vocab().items())).encode())
+        update_with_weights(digest, self.model)
 
 
 def _is_sentence_model(name: str) -> bool:

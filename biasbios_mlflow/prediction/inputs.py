@@ -32,7 +32,12 @@ class ModelInputs:
         Which bio of the window each row comes from.
     texts : list of str of length rows
     features : ndarray of shape (rows, d), optional
-        For models that eat features: one vector a row.
+        For models that take features: one vector a row.
+
+    Attributes
+    ----------
+    cut : ndarray of bool of shape (rows,) or None
+        Which texts were longer than the model can take; None where none was, or no one looked.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class ModelInputs:
         self.source = source
         self.texts = texts
         self.features = features
+        self.cut: npt.NDArray[np.bool_] | None = None
 
     @classmethod
     def of(
@@ -72,6 +78,12 @@ class ModelInputs:
         """Return some of the rows."""
         features = None if self.features is None else self.features[part]
         return ModelInputs(self.bios, self.source[part], self.texts[part], features)
+
+    def take(self, positions: npt.NDArray[np.int64]) -> ModelInputs:
+        """Return the rows at some positions, in this order."""
+        features = None if self.features is None else self.features[positions]
+        texts = [self.texts[i] for i in positions.tolist()]
+        return ModelInputs(self.bios, self.source[positions], texts, features)
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:

@@ -5,23 +5,78 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from scipy.special import softmax
 
 from biasbios_mlflow.bios.occupations import Labels, as_objects, canonical
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["OutputReader", "Predictions"]
+__all__ = ["Kind", "Output", "OutputReader", "Predictions", "ReadOtherwise", "Returns"]
+
+Kind = Literal["labels", "probabilities", "logits"]
+"""What the numbers that a model returns are; labels are no numbers, or ids."""
+
+Rows = slice | npt.NDArray[np.int64]
+"""Which rows of the inputs some output belongs to."""
 
 _RANGE_TOLERANCE = 1e-3
 """How far outside 0 to 1 a probability may lie: half precision rounds to about 5e-4."""
 
+_SUM_TOLERANCE = 1e-2
+"""How far from 1 the sum of a row of probabilities may lie, as a share: rounded to two digits."""
+
 _ENOUGH = 20
 """So many first predictions without one known label are a foreign label set, not an accident."""
+
+_ONLY_LABELS = "the model returns only labels"
+_ONLY_TOP = "the model returns only its top class"
+_ONLY_TOPS = "the model returns only its top classes"
+
+
+@dataclass(frozen=True)
+class Returns:
+    """What a model returns, as far as it is known before it is called.
+
+    Attributes
+    ----------
+    kind : {"labels", "probabilities", "logits"} or None
+        None where it has to be decided on the first window of outputs.
+    classes : sequence or None
+        What the columns of a matrix, or integer outputs, stand for: ``classes_`` of a scikit-learn
+        model, the values of ``id2label`` of a transformers one.
+    column : str or None
+        Which column of a wider frame holds the predictions.
+    no_probabilities : str or None
+        Why there are none, where that is known.
+    """
+
+    kind: Kind | None = None
+    classes: Sequence[Any] | None = None
+    column: str | None = None
+    no_probabilities: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """What a predictor returns that knows the labels and the scores of its model apart.
+
+    Attributes
+    ----------
+    labels : array-like of shape (n,) or None
+        The labels that the model's own ``predict`` gives; None where they are by definition the
+        classes of the largest scores.
+    scores : array-like of shape (n, classes) or None
+        Probabilities or logits, as declared in `Returns`.
+    """
+
+    labels: Any = None
+    scores: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +103,63 @@ class Predictions:
         return Predictions(self.codes[rows], matrix)
 
 
+class ReadOtherwise(MlflowException):
+    """What was read so far was taken for another kind of numbers than it turned out to be.
+
+    Attributes
+    ----------
+    kind : Kind
+        What they are.
+    """
+
+    def __init__(self, message: str, kind: Kind) -> None:
+        super().__init__(message, error_code=INVALID_PARAMETER_VALUE)
+        self.kind: Kind = kind
+
+
+@dataclass(frozen=True, eq=False)
+class _Content:
+    """Outputs taken out of their containers: cells, one a bio, or a matrix, or both."""
+
+    cells: npt.NDArray[np.object_] | None = None
+    matrix: npt.NDArray[np.float64] | None = None
+    names: tuple[Any, ...] | None = None
+    top_only: bool = False
+
+    def __len__(self) -> int:
+        return (
+            len(self.matrix)
+            if self.cells is None and self.matrix is not None
+            else len(self.cells if self.cells is not None else ())
+        )
+
+    @property
+    def columns(self) -> str:
+        """Form, width and names of the columns, for messages."""
+        if self.matrix is None:
+            return self.form
+        names = "" if self.names is None else f" {list(self.names)}"
+        return f"{self.form} of {self.matrix.shape[1]} columns{names}"
+
+    @property
+    def form(self) -> str:
+        """What it is, for messages: labels, matrix, labels and matrix."""
+        parts = {"labels": self.cells, "matrix": self.matrix}
+        return " and ".join(name for name, part in parts.items() if part is not None)
+
+
 class OutputReader:
-    """Reads the outputs of one model: the form is decided once and then held to.
+    """Reads the outputs of one model.
+
+    What the predictor declares is taken as it is. What it leaves open is decided once, on the whole
+    first window, and then held to.
 
     Parameters
     ----------
     labels : Labels
         The occupations of the data.
-    classes : sequence, optional
-        What the columns of a matrix, or integer outputs, stand for: ``classes_`` of a scikit-learn
-        model, the values of ``id2label`` of a transformers one.
-    column : str, optional
-        Which column of a wider frame holds the predictions.
+    returns : Returns, optional
+        What is known of the model's output.
     ids_known : bool, default=True
         Whether the order of the labels is known to be that of the model's ids: the user gave it, or
         the data holds ids itself. If not, a model with ids for another number of classes is
@@ -72,7 +172,9 @@ class OutputReader:
     names : list of str
         What the codes stand for: the labels, and after them every other name that was predicted.
     form : str or None
-        The form that the first output had.
+        The form that the first output had: labels, matrix, or labels and matrix.
+    kind : Kind or None
+        What the numbers are; None as long as that is undecided.
     no_probabilities : str or None
         Why there are no probabilities, once that is known.
 
@@ -86,27 +188,28 @@ class OutputReader:
     """
 
     def __init__(
-        self,
-        labels: Labels,
-        *,
-        classes: Sequence[Any] | None = None,
-        column: str | None = None,
-        ids_known: bool = True,
+        self, labels: Labels, *, returns: Returns | None = None, ids_known: bool = True
     ) -> None:
+        self.returns = returns or Returns()
         self.labels = labels
         self.names = list(labels.names)
         self.form: str | None = None
-        self.no_probabilities: str | None = None
+        self.kind: Kind | None = self.returns.kind
+        self.no_probabilities: str | None = self.returns.no_probabilities
         self._data_labels = labels
-        self._column = column
         self._classes: list[Any] | None = None
         self._ids_known = ids_known
         self._outside: dict[str, int] = {}
         self._columns: npt.NDArray[np.int64] | None = None
         self._in_order = False
-        self._logits = False
-        if classes is not None:
-            self._learn_classes(list(classes))
+        self._sums_to_one = True
+        self._declared = self.returns.kind is not None
+        if self.returns.classes is not None:
+            self._learn_classes(list(self.returns.classes))
+
+    def another(self, returns: Returns) -> OutputReader:
+        """Return a reader that has read nothing, of another model's outputs for the same data."""
+        return OutputReader(self._data_labels, returns=returns, ids_known=self._ids_known)
 
     def read(
         self, output: object, n: int, *, rows: npt.NDArray[np.int64] | None = None
@@ -132,33 +235,68 @@ class OutputReader:
             Too few or too many rows, values that are no numbers, another form than before, labels
             that have nothing in common with those of the data.
         """
-        rows = np.arange(n) if rows is None else rows
+        return self.read_window([(slice(None), output)], np.arange(n) if rows is None else rows)
+
+    def read_window(
+        self, parts: Iterable[tuple[Rows, object]], rows: npt.NDArray[np.int64]
+    ) -> Predictions:
+        """Turn a model's outputs for one window into predictions.
+
+        Parameters
+        ----------
+        parts : iterable of tuple
+            Outputs, each with the positions of its bios in the window; all positions once.
+        rows : ndarray of int64 of shape (n,)
+            The row of each bio in the data, for messages.
+
+        Returns
+        -------
+        Predictions
+
+        Raises
+        ------
+        MlflowException
+            See `read`.
+        ReadOtherwise
+            When numbers that passed for probabilities so far turn out to be logits.
+        """
+        n = len(rows)
         if n == 0:
             return Predictions(np.empty(0, dtype=np.int64))
-        form, content, classes = self._recognise(output, n)
-        if len(content) != n:
-            raise invalid(
-                "model output",
-                found=f"{len(content)} predictions for {n} bios (from row {rows[0]} on)",
-                expected="one prediction a bio, in order",
-                fix="let predict return one row for each row it gets",
-            )
+        contents, order = [], []
+        for where, output in parts:
+            content = self._unpack(output)
+            expected = len(rows[where])
+            if len(content) != expected:
+                raise invalid(
+                    "model output",
+                    found=f"{len(content)} predictions for {expected} bios "
+                    f"(from row {rows[where][0]} on)",
+                    expected="one prediction a bio, in order",
+                    fix="let predict return one row for each row it gets",
+                )
+            contents.append(content)
+            order.append(np.arange(n)[where])
+        whole = self._interpret(self._join(contents, order, rows), rows)
         first = self.form is None
         if first:
-            self.form = form
-            if form == "matrix":
-                self._learn_columns(classes, content.shape[1])
-                self._logits = not _are_probabilities(content)
-        elif form != self.form:
+            self.form = whole.form
+            if whole.matrix is not None:
+                self._learn_columns(whole.names, whole.matrix.shape[1])
+        elif whole.form != self.form:
             raise invalid(
                 f"model output for the bios from row {rows[0]} on",
-                found=f"{form}",
+                found=whole.form,
                 expected=f"{self.form}, as for the bios before",
                 fix="let the model return one form for all bios",
             )
-        if form == "matrix":
-            return self._from_matrix(content, classes, rows)
-        return self._from_labels(content, first)
+        largest = matrix = None
+        if whole.matrix is not None:
+            largest, matrix = self._from_matrix(whole.matrix, whole.names, rows)
+        if whole.cells is None:
+            assert largest is not None
+            return Predictions(largest, matrix)
+        return Predictions(self._from_labels(whole.cells, first), matrix)
 
     # -- state ------------------------------------------------------------------------------
 
@@ -169,132 +307,180 @@ class OutputReader:
             "form": self.form,
             "no_probabilities": self.no_probabilities,
             "classes": None if self._classes is None else self._class_names,
-            "logits": self._logits,
+            "kind": self.kind,
+            "sums_to_one": self._sums_to_one,
+            "declared": self._declared,
         }
 
     def learn(self, state: Mapping[str, Any]) -> bool:
         """Take over what another reader learned; False where the two do not agree."""
+        if self.returns.kind not in (None, state["kind"]):
+            return False
         if self.form is None:
             if state["classes"] is not None and self._classes is None:
                 self._learn_classes(list(state["classes"]))
-            if state["form"] == "matrix":
+            if "matrix" in (state["form"] or ""):
                 self._learn_columns(None, len(state["classes"]))
             self.form = state["form"]
             self.no_probabilities = state["no_probabilities"]
-            self._logits = state["logits"]
-        return all(self.state()[name] == state[name] for name in ("labels", "form", "logits"))
+            self.kind = state["kind"]
+            self._declared = state["declared"]
+        self._sums_to_one = self._sums_to_one and state["sums_to_one"]
+        return all(self.state()[name] == state[name] for name in ("labels", "form", "kind"))
 
-    # -- forms --------------------------------------------------------------------------------
+    # -- windows ------------------------------------------------------------------------------
 
-    def _recognise(self, output: Any, n: int) -> tuple[str, Any, list[Any] | None]:
-        """Return the form ("labels" or "matrix"), the content, and the columns' names if any."""
+    def _join(
+        self,
+        contents: Sequence[_Content],
+        order: Sequence[npt.NDArray[np.int64]],
+        rows: npt.NDArray[np.int64],
+    ) -> _Content:
+        """Put the contents of the parts of a window together, in the order of its bios."""
+        if len(contents) == 1 and (order[0][:-1] < order[0][1:]).all():
+            return contents[0]
+        if len({content.names for content in contents}) > 1:
+            contents = [self._in_label_order(content) for content in contents]
+        first = contents[0]
+        for content, positions in zip(contents, order, strict=True):
+            if content.columns != first.columns:
+                raise invalid(
+                    f"model output for the bios from row {rows[positions[0]]} on",
+                    found=content.columns,
+                    expected=f"{first.columns}, as for the bios before",
+                    fix="let the model return one form for all bios",
+                )
+        back = np.argsort(np.concatenate(order), kind="stable")
+
+        def together(parts: list[Any]) -> Any:
+            return None if parts[0] is None else np.concatenate(parts)[back]
+
+        return _Content(
+            together([content.cells for content in contents]),
+            together([content.matrix for content in contents]),
+            first.names,
+            first.top_only,
+        )
+
+    def _in_label_order(self, content: _Content) -> _Content:
+        """Return named columns in the order of the labels, where they are these very labels."""
+        if content.names is None or content.matrix is None:
+            return content
+        codes = [self.labels.code(name) for name in content.names]
+        if sorted(codes) != list(range(len(self.labels))):
+            return content
+        return _Content(content.cells, content.matrix[:, np.argsort(codes)])
+
+    # -- containers ---------------------------------------------------------------------------
+
+    def _unpack(self, output: Any) -> _Content:
+        """Take an output out of its container."""
+        if isinstance(output, Output):
+            cells = None if output.labels is None else as_objects(self._unpack_cells(output.labels))
+            scores = _Content() if output.scores is None else self._unpack_scores(output.scores)
+            return _Content(cells, scores.matrix, scores.names)
         if hasattr(output, "detach"):  # a torch tensor, without importing torch
             output = output.detach().cpu().float().numpy()
+        if hasattr(output, "toarray"):  # a sparse matrix
+            output = output.toarray()
         if isinstance(output, Mapping):
-            output = pd.DataFrame(
-                {
-                    k: v if isinstance(v, list | np.ndarray | pd.Series) else [v]
-                    for k, v in output.items()
-                }
-            )
-        if isinstance(output, str) or np.isscalar(output):
+            output = self._as_frame(output)
+        if isinstance(output, str) or np.isscalar(output) or output is None:
             output = [output]
         if isinstance(output, pd.DataFrame):
-            return self._recognise_frame(output, n)
+            return self._unpack_frame(output)
         if isinstance(output, pd.Series):
-            return self._recognise_cells(output)
+            return _Content(as_objects(output))
         if isinstance(output, np.ndarray):
-            if output.ndim == 2 and output.shape[1] == 1:
+            if self.kind == "labels":
+                return _Content(as_objects(self._unpack_cells(output)))
+            if output.ndim == 2 and output.shape[1] == 1 and not self._matrix_declared:
                 output = output[:, 0]
-            if output.ndim == 2:
-                return self._recognise_matrix(output)
             if output.ndim == 1:
-                return self._recognise_cells(output)
+                return _Content(as_objects(output))
+            if output.ndim == 2:
+                return self._unpack_matrix(output)
             raise self._unreadable(f"an array of shape {output.shape}")
         if isinstance(output, Iterable):
-            return self._recognise_cells(list(output))
+            return _Content(as_objects(list(output)))
         raise self._unreadable(f"an object of type {type(output).__name__}")
 
-    def _recognise_frame(self, frame: pd.DataFrame, n: int) -> tuple[str, Any, list[Any] | None]:
-        if self._column is not None:
-            if self._column not in frame.columns:
+    @property
+    def _matrix_declared(self) -> bool:
+        return self.returns.kind in ("probabilities", "logits")
+
+    def _as_frame(self, output: Mapping[Any, Any]) -> pd.DataFrame:
+        whole = (list, tuple, np.ndarray, pd.Series)
+        columns = {k: v if isinstance(v, whole) else [v] for k, v in output.items()}
+        try:
+            return pd.DataFrame({k: list(v) for k, v in columns.items()})
+        except ValueError as error:
+            raise self._unreadable(f"a dict with the keys {list(output)} ({error})") from error
+
+    def _unpack_cells(self, labels: Any) -> npt.NDArray[Any]:
+        if isinstance(labels, pd.DataFrame):
+            labels = labels.to_numpy(dtype=object)
+        array = labels if isinstance(labels, np.ndarray) else as_objects(labels)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1:
+            raise invalid(
+                "model output",
+                found=f"labels of shape {array.shape}: a model with several outputs",
+                expected="one occupation for each bio",
+                fix="register a model that predicts the occupation alone",
+            )
+        return array
+
+    def _unpack_scores(self, scores: Any) -> _Content:
+        if isinstance(scores, np.ndarray) and scores.ndim == 2:
+            return self._unpack_matrix(scores)
+        if isinstance(scores, pd.DataFrame):
+            return self._unpack_frame(scores)
+        return self._interpret(_Content(as_objects(scores)), np.arange(len(scores)))
+
+    def _unpack_frame(self, frame: pd.DataFrame) -> _Content:
+        column = self.returns.column
+        if column is not None:
+            if column not in frame.columns:
                 raise invalid(
                     "predictions",
-                    found=f"no column {self._column!r} in the model output: {list(frame.columns)}",
+                    found=f"no column {column!r} in the model output: {list(frame.columns)}",
                     expected="the column that holds the predicted occupation",
                     fix="name one of these columns in predictions",
                 )
-            return self._recognise_cells(frame[self._column])
-        if frame.shape[1] == 1:
-            return self._recognise_cells(frame.iloc[:, 0])
-        if {"label", "score"} <= set(frame.columns):
-            return self._recognise_cells(frame["label"], top_only=True)
-        if all(_holds_dicts(frame[name]) for name in frame.columns):
-            return self._recognise_cells(frame.to_numpy().tolist())
+            return _Content(as_objects(frame[column]))
         numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
-        if numeric:
-            names: list[Any] = list(frame.columns)
-            positions = names == list(range(len(names)))
-            return "matrix", frame.to_numpy(dtype=np.float64), None if positions else names
-        raise self._unreadable(f"a frame with the columns {list(frame.columns)}")
+        names = list(frame.columns)
+        if frame.shape[1] == 1:
+            if not (numeric and self._is_class_column(frame)):
+                return _Content(as_objects(frame.iloc[:, 0]))
+        elif {"labels", "scores"} <= set(names):
+            return _Content(as_objects(_zero_shot(frame)))
+        elif {"label", "score"} <= set(names):
+            return _Content(as_objects(frame["label"]), top_only=True)
+        elif not numeric:
+            if all(_are_dicts(frame[name]) for name in names):
+                return _Content(as_objects(frame.to_numpy().tolist()))
+            raise self._unreadable(f"a frame with the columns {names}")
+        positions = list(frame.columns) == [*range(len(names))]
+        matrix = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        return _Content(matrix=matrix, names=None if positions else tuple(names))
 
-    def _recognise_matrix(self, matrix: npt.NDArray[Any]) -> tuple[str, Any, list[Any] | None]:
-        try:
-            return "matrix", np.asarray(matrix, dtype=np.float64), None
-        except (TypeError, ValueError):
-            if _holds_dicts(matrix[:, 0]):
-                return self._recognise_cells(matrix.tolist())
-            raise invalid(
-                "model output",
-                found="probability rows that are not numbers",
-                expected="one number for each class",
-                fix="return a numeric array of shape (bios, classes)",
-            ) from None
+    def _is_class_column(self, frame: pd.DataFrame) -> bool:
+        """Tell the one probability of a model that knows one class from a column of ids."""
+        if self._matrix_declared:
+            return True
+        if self.kind == "labels":
+            return False
+        name = frame.columns[0]
+        known = isinstance(name, str) and self.labels.code(name) < len(self.labels)
+        return known and frame.dtypes.iloc[0].kind == "f"
 
-    def _recognise_cells(
-        self, cells: Any, *, top_only: bool = False
-    ) -> tuple[str, Any, list[Any] | None]:
-        values = as_objects(cells)
-        first = next((value for value in values if value is not None), None)
-        if isinstance(first, Mapping):
-            if set(first) == {"label", "score"}:
-                self._say_no_probabilities("the model returns only its top class")
-                return "labels", _pick(values, lambda cell: cell["label"]), None
-            return self._recognise_frame(pd.DataFrame(list(values)), len(values))
-        if isinstance(first, list | tuple | np.ndarray) and len(first):
-            if isinstance(first[0], Mapping):
-                return self._recognise_top_k(values)
-            try:
-                return "matrix", np.array([list(row) for row in values], dtype=np.float64), None
-            except (TypeError, ValueError):
-                raise invalid(
-                    "model output",
-                    found="probability rows that are not numbers or not of one length",
-                    expected="one number for each class",
-                    fix="return a numeric array of shape (bios, classes)",
-                ) from None
-        if isinstance(first, float | np.floating) and not float(first).is_integer():
-            raise self._unreadable("one number that is not whole for each bio")
-        self._say_no_probabilities(
-            "the model returns only its top class" if top_only else "the model returns only labels"
-        )
-        return "labels", values, None
-
-    def _recognise_top_k(self, rows: npt.NDArray[np.object_]) -> tuple[str, Any, list[Any] | None]:
-        """Read lists of {label, score}: a matrix when all classes are there, else labels."""
-        names = sorted({str(cell["label"]) for row in rows for cell in row})
-        whole = all(len(row) == len(names) for row in rows)
-        enough = self._classes is None or len(names) == len(self._classes)
-        if self.form == "labels" or not (whole and enough and len(names) > 1):
-            self._say_no_probabilities("the model returns only its top classes")
-            best = _pick(rows, lambda row: max(row, key=lambda cell: cell["score"])["label"])
-            return "labels", best, None
-        position = {name: column for column, name in enumerate(names)}
-        matrix = np.empty((len(rows), len(names)))
-        for i, row in enumerate(rows):
-            for cell in row:
-                matrix[i, position[str(cell["label"])]] = cell["score"]
-        return "matrix", matrix, names
+    def _unpack_matrix(self, matrix: npt.NDArray[Any]) -> _Content:
+        if matrix.dtype == object and _are_dicts(matrix[:, 0]):
+            return _Content(as_objects(matrix.tolist()))
+        return _Content(matrix=_numbers(matrix))
 
     def _unreadable(self, found: str) -> Exception:
         return invalid(
@@ -304,18 +490,100 @@ class OutputReader:
             fix="name the column with the labels in predictions, or return one of these forms",
         )
 
+    # -- cells --------------------------------------------------------------------------------
+
+    def _interpret(self, content: _Content, rows: npt.NDArray[np.int64]) -> _Content:
+        """Decide what the cells of a whole window are."""
+        cells = content.cells
+        if cells is None or content.matrix is not None:
+            return content
+        there = np.flatnonzero([not _is_missing(cell) for cell in cells])
+        sorts = {_sort(cells[i]): int(i) for i in there[::-1].tolist()}
+        if len(sorts) > 1:
+            found = [f"a {name} for row {rows[at]}" for name, at in sorted(sorts.items())]
+            raise invalid(
+                "model output",
+                found=" and ".join(found),
+                expected="one form for all bios",
+                fix="let the model return one form for all bios",
+            )
+        sort = next(iter(sorts), "label")
+        if sort == "dict":
+            return self._interpret_dicts(cells, there, rows)
+        if sort == "list":
+            values = [cells[i] for i in there]
+            if any(isinstance(value, Mapping) for cell in values for value in cell):
+                return self._interpret_ranked(cells, there, rows)
+            _require_all(there, cells, rows)
+            return _Content(matrix=_numbers(values))
+        for i in there.tolist():
+            value = cells[i]
+            if isinstance(value, float | np.floating) and not float(value).is_integer():
+                raise self._unreadable(f"one number that is not whole for each bio ({value!r})")
+        self._say_no_probabilities(_ONLY_TOP if content.top_only else _ONLY_LABELS)
+        return _Content(cells)
+
+    def _interpret_dicts(
+        self, cells: npt.NDArray[np.object_], there: npt.NDArray[Any], rows: npt.NDArray[np.int64]
+    ) -> _Content:
+        keys = [set(cells[i]) for i in there]
+        if all({"labels", "scores"} <= some for some in keys):
+            ranked = as_objects([None] * len(cells))
+            for i in there.tolist():
+                pairs = zip(cells[i]["labels"], cells[i]["scores"], strict=True)
+                ranked[i] = [{"label": name, "score": score} for name, score in pairs]
+            return self._interpret_ranked(ranked, there, rows)
+        if any("label" in some for some in keys):
+            lacking = [
+                i for i, some in zip(there.tolist(), keys, strict=True) if "label" not in some
+            ]
+            if lacking:
+                raise self._unreadable(
+                    f"a dict with the keys {list(cells[lacking[0]])} for row {rows[lacking[0]]}"
+                )
+            self._say_no_probabilities(_ONLY_TOP)
+            return _Content(_pick(cells, lambda cell: cell["label"]))
+        _require_all(there, cells, rows)
+        content = self._unpack_frame(pd.DataFrame(list(cells)))
+        if content.cells is not None and any(_sort(cell) != "label" for cell in content.cells):
+            raise self._unreadable(f"a dict with the keys {list(cells[0])} for row {rows[0]}")
+        return self._interpret(content, rows)
+
+    def _interpret_ranked(
+        self, cells: npt.NDArray[np.object_], there: npt.NDArray[Any], rows: npt.NDArray[np.int64]
+    ) -> _Content:
+        """Read lists of {label, score}: a matrix when all classes are there, else labels."""
+        for i in there.tolist():
+            for entry in cells[i]:
+                if not (isinstance(entry, Mapping) and {"label", "score"} <= set(entry)):
+                    shown = list(entry) if isinstance(entry, Mapping) else entry
+                    raise self._unreadable(f"a list with {shown!r:.80} for row {rows[i]}")
+        names = sorted({str(entry["label"]) for i in there for entry in cells[i]})
+        whole = len(there) == len(cells) and all(len(cells[i]) == len(names) for i in there)
+        enough = self._classes is None or len(names) == len(self._classes)
+        if self.form == "labels" or not (whole and enough and len(names) > 1):
+            self._say_no_probabilities(_ONLY_TOPS)
+            best = _pick(cells, lambda row: max(row, key=lambda entry: entry["score"])["label"])
+            return _Content(best)
+        position = {name: column for column, name in enumerate(names)}
+        matrix = np.empty((len(cells), len(names)))
+        for i, row in enumerate(cells):
+            for entry in row:
+                matrix[i, position[str(entry["label"])]] = entry["score"]
+        return _Content(matrix=matrix, names=tuple(names))
+
     def _say_no_probabilities(self, why: str) -> None:
         if self.no_probabilities is None:
             self.no_probabilities = why
 
     # -- labels -------------------------------------------------------------------------------
 
-    def _from_labels(self, values: npt.NDArray[np.object_], first: bool) -> Predictions:
+    def _from_labels(self, values: npt.NDArray[np.object_], first: bool) -> npt.NDArray[np.int64]:
         positions, distinct = pd.factorize(values, use_na_sentinel=False)
         codes = np.array([self._code(value) for value in distinct], dtype=np.int64)[positions]
         if first and len(codes) >= _ENOUGH:
             self.check_any_known(Counter(codes.tolist()))
-        return Predictions(codes)
+        return codes
 
     def unknown(self, predictions: Predictions) -> Counter[str]:
         """Count the predicted names that are not among the labels of the data."""
@@ -333,6 +601,8 @@ class OutputReader:
         return np.array([self._named(name) for name in names], dtype=np.int64)
 
     def _code(self, value: object) -> int:
+        if _is_missing(value):
+            return self._named(_NO_PREDICTION)
         code = self.labels.code(value)
         if code < len(self.labels):
             return code
@@ -341,7 +611,7 @@ class OutputReader:
             position = Labels([str(i) for i in range(len(self._classes))], ids=True).code(value)
             if position < len(self._classes):
                 return self.labels.code(self._classes[position])
-        return self._named(_shown(value))
+        return self._named(str(value))
 
     def _named(self, name: str) -> int:
         code = self.labels.code(name)
@@ -374,9 +644,9 @@ class OutputReader:
         bare = Labels([str(i) for i in range(len(classes))], ids=True)
         return [bare.code(name) for name in classes] == list(range(len(classes)))
 
-    def _learn_columns(self, names: list[Any] | None, width: int) -> None:
+    def _learn_columns(self, names: Sequence[Any] | None, width: int) -> None:
         if names is not None:
-            self._learn_classes(names)
+            self._learn_classes(list(names))
         if self._classes is None:
             if width != len(self.labels):
                 raise invalid(
@@ -409,9 +679,10 @@ class OutputReader:
     def _from_matrix(
         self,
         matrix: npt.NDArray[np.float64],
-        names: list[Any] | None,
+        names: Sequence[Any] | None,
         rows: npt.NDArray[np.int64],
-    ) -> Predictions:
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Return the labels of the largest scores, and the probabilities."""
         assert self._classes is not None
         assert self._columns is not None
         if matrix.shape[1] != len(self._columns) or (
@@ -433,20 +704,61 @@ class OutputReader:
                     expected="finite numbers for every class",
                     fix="find out why the model returns NaN or infinity for this bio",
                 )
-        if self._logits:
+        self._check_kind(matrix, rows)
+        # The largest in the model's own order: where two are equal, its first is its answer.
+        largest = self._columns[matrix.argmax(axis=1)]
+        if self.kind == "logits":
             matrix = softmax(matrix, axis=1)
-        elif not _are_probabilities(matrix):
-            raise invalid(
-                f"model output for the bios from row {rows[0]} on",
-                found="numbers outside 0 to 1",
-                expected="probabilities, as for the bios before",
-                fix="let the model return probabilities for all bios, or logits for all",
-            )
         if not self._in_order:
             whole = np.zeros((len(matrix), len(self.labels)))
             whole[:, self._columns] = matrix
             matrix = whole
-        return Predictions(matrix.argmax(axis=1), matrix)
+        return largest, matrix
+
+    def _check_kind(self, matrix: npt.NDArray[np.float64], rows: npt.NDArray[np.int64]) -> None:
+        """Decide whether numbers are probabilities or logits, or whether they still are."""
+        if self.kind == "logits":
+            return
+        sums = matrix.sum(axis=1)
+        if _are_probabilities(matrix):
+            self.kind = self.kind or "probabilities"
+            self._sums_to_one = self._sums_to_one and bool(
+                (np.abs(sums - 1) <= _SUM_TOLERANCE).all()
+            )
+            return
+        if matrix.min() >= -_RANGE_TOLERANCE and (np.abs(sums - 100) <= 100 * _SUM_TOLERANCE).all():
+            raise invalid(
+                f"model output for the bios from row {rows[0]} on",
+                found="rows that sum to 100, as probabilities in percent do",
+                expected="probabilities from 0 to 1, or logits",
+                fix="divide the model's output by 100",
+            )
+        if self.kind is None:
+            self.kind = "logits"
+            return
+        error = invalid(
+            f"model output for the bios from row {rows[0]} on",
+            found="numbers outside 0 to 1",
+            expected="probabilities, as for the bios before",
+            fix="let the model return probabilities for all bios, or logits for all",
+        )
+        if self.returns.kind is None and not self._sums_to_one:
+            # Numbers in 0 to 1 that do not sum to 1 can be either; now it is known what they are.
+            raise ReadOtherwise(error.message, "logits")
+        raise error
+
+    def note(self) -> str | None:
+        """Return how undeclared numbers were understood where that is a guess, None otherwise."""
+        if self._declared or self.form is None or "matrix" not in self.form:
+            return None
+        if self.kind == "logits":
+            return "the model's numbers lie outside 0 to 1 and were read as logits (softmax)"
+        if not self._sums_to_one:
+            return (
+                "the model's numbers lie in 0 to 1 but do not sum to 1 for each bio; they were "
+                "read as independent probabilities, as of a multi-label model"
+            )
+        return None
 
     def _no_common_labels(self, found: Sequence[str]) -> Exception:
         return invalid(
@@ -457,19 +769,78 @@ class OutputReader:
         )
 
 
+_NO_PREDICTION = "(no prediction)"
+
+
 def _are_probabilities(matrix: npt.NDArray[np.float64]) -> bool:
     """Tell probabilities from logits; rows of independent (sigmoid) probabilities count as such."""
     low, high = matrix.min(initial=0.0), matrix.max(initial=0.0)
     return bool(low >= -_RANGE_TOLERANCE and high <= 1 + _RANGE_TOLERANCE)
 
 
-def _holds_dicts(cells: Any) -> bool:
-    return len(cells) > 0 and all(isinstance(cell, Mapping) for cell in list(cells)[:3])
+def _numbers(rows: Any) -> npt.NDArray[np.float64]:
+    """Return rows of numbers as a matrix of shape (n, classes)."""
+    try:
+        if isinstance(rows, np.ndarray) and rows.dtype != object:
+            return rows.astype(np.float64, copy=False)
+        matrix = np.array([np.asarray(row, dtype=np.float64) for row in rows])
+        if matrix.ndim == 2:
+            return matrix
+    except (TypeError, ValueError):
+        pass
+    raise invalid(
+        "model output",
+        found="probability rows that are not numbers or not of one length",
+        expected="one number for each class",
+        fix="return a numeric array of shape (bios, classes)",
+    )
+
+
+def _zero_shot(frame: pd.DataFrame) -> list[Any]:
+    """Return one ranked list a bio from the frames of zero-shot classification.
+
+    The pipeline returns lists of labels and scores in each row; MLflow writes them out, one row a
+    label, the rows of a bio one after the other.
+    """
+    labels, scores = frame["labels"].tolist(), frame["scores"].tolist()
+    if all(isinstance(cell, list | tuple | np.ndarray) for cell in labels):
+        pairs = zip(labels, scores, strict=True)
+        return [[{"label": x, "score": y} for x, y in zip(a, b, strict=True)] for a, b in pairs]
+    classes = len(set(map(str, labels)))
+    cells = [{"label": x, "score": y} for x, y in zip(labels, scores, strict=True)]
+    return [cells[start : start + classes] for start in range(0, len(cells), classes)]
+
+
+def _are_dicts(cells: Any) -> bool:
+    there = [cell for cell in cells if not _is_missing(cell)]
+    return len(there) > 0 and all(isinstance(cell, Mapping) for cell in there)
+
+
+def _is_missing(cell: object) -> bool:
+    """Tell None, NaN, NA and NaT from what is there."""
+    if cell is None or cell is pd.NA or cell is pd.NaT:
+        return True
+    return isinstance(cell, float | np.floating) and cell != cell
+
+
+def _sort(cell: object) -> str:
+    if isinstance(cell, Mapping):
+        return "dict"
+    return "list" if isinstance(cell, list | tuple | np.ndarray) else "label"
+
+
+def _require_all(
+    there: npt.NDArray[Any], cells: npt.NDArray[np.object_], rows: npt.NDArray[np.int64]
+) -> None:
+    if len(there) < len(cells):
+        absent = sorted(set(range(len(cells))) - set(there.tolist()))
+        raise invalid(
+            f"model output for the bio of row {rows[absent[0]]}",
+            found="no prediction, where others have a number for every class",
+            expected="one number for each class",
+            fix="let the model return probabilities for every bio",
+        )
 
 
 def _pick(values: Iterable[Any], key: Any) -> npt.NDArray[np.object_]:
-    return as_objects([None if value is None else key(value) for value in values])
-
-
-def _shown(value: object) -> str:
-    return "(no prediction)" if value is None or value != value else str(value)
+    return as_objects([None if _is_missing(value) else key(value) for value in values])

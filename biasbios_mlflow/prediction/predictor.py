@@ -1,71 +1,37 @@
-"""The one interface of all kinds of models, and the choice among them."""
+"""The choice among kinds of models, and the prediction of bios together with their copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.prediction import sklearn, transformers
+from biasbios_mlflow.prediction.base import FastPathError, Predictor, Variants
 from biasbios_mlflow.prediction.features import Encoder, FeatureColumns, find_features
 from biasbios_mlflow.prediction.identity import identify
-from biasbios_mlflow.prediction.inputs import ModelInputs, differ
-from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
+from biasbios_mlflow.prediction.inputs import ModelInputs
+from biasbios_mlflow.prediction.outputs import OutputReader, Predictions, Returns, Rows
+from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.pyfunc import PyfuncPredictor, ServedPredictor
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
 from biasbios_mlflow.prediction.trained import unwrap_trained
 from biasbios_mlflow.prediction.transformers import TransformersPredictor
 
-__all__ = [
-    "FeaturePredictor",
-    "PredictedPair",
-    "Predictor",
-    "Recorded",
-    "Rows",
-    "find_predictor",
-    "predict_pair",
-]
-
-Rows = slice | npt.NDArray[np.int64]
-"""Which rows of the inputs some output belongs to."""
+__all__ = ["FeaturePredictor", "PredictedPair", "Recorded", "find_predictor", "predict_pair"]
 
 
-class Predictor(Protocol):
-    """A kind of model: from inputs to the model's own outputs.
-
-    Attributes
-    ----------
-    path : str
-        What is called, and where, for the log and the summary.
-    classes : sequence or None
-        What columns or integer outputs stand for, where the model says so.
-    identity : str or None
-        What tells the model from others, where finished windows are kept (see `identify`).
-    """
-
-    path: str
-    classes: Sequence[Any] | None
-    identity: str | None
-
-    def session(self) -> AbstractContextManager[None]:
-        """Keep the model ready, where it pays, until the block ends."""
-
-    def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
-        """Yield the model's outputs, in any form, each with the rows that it belongs to.
-
-        Every row comes once, in any order.
-        """
-
-
-class FeaturePredictor:
-    """A model that eats vectors, and where its vectors come from.
+class FeaturePredictor(Predictor):
+    """A model that takes vectors, and where its vectors come from.
 
     Parameters
     ----------
@@ -73,32 +39,34 @@ class FeaturePredictor:
     features : Encoder or FeatureColumns
     """
 
-    identity: str | None = None
-
     def __init__(self, model: Predictor, features: Encoder | FeatureColumns) -> None:
         self.path = f"{features.name}, then {model.path}"
-        self.classes = model.classes
+        self.returns = model.returns
         self.model = model
         self.features = features
+        # Processes are not used here, so that n_jobs has no effect.
+        self.options = (model.options | features.options) - {"n_jobs"}
+        if model.reference is not None:
+            self.reference = FeaturePredictor(model.reference, features)
 
     @contextmanager
     def session(self) -> Iterator[None]:
         """Keep model and encoder ready until the block ends."""
         with ExitStack() as stack:
             stack.enter_context(self.model.session())
-            if isinstance(self.features, Encoder):
-                stack.enter_context(self.features.session())
+            stack.enter_context(self.features.session())
             yield
+
+    def variants(self, bios: Bios, counterfactuals: Sequence[str]) -> Variants:
+        """Return the vectors or texts of a window of n bios and of their copies."""
+        return self.features.variants(bios, counterfactuals)
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
         """Encode the texts, unless the inputs have their features, and predict."""
-        if inputs.features is None and isinstance(self.features, Encoder):
-            matrix = self.features(inputs.texts, inputs.rows)
-            inputs = ModelInputs(inputs.bios, inputs.source, inputs.texts, matrix)
-        return self.model.predict(inputs)
+        return self.model.predict(self.features.fill(inputs))
 
 
-def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPredictions:
+def find_predictor(model: Any, config: EvaluationConfig) -> Predictor:
     """Choose how to call a model.
 
     Parameters
@@ -110,12 +78,13 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
 
     Returns
     -------
-    Predictor or StaticPredictions
+    Predictor
 
     Raises
     ------
     MlflowException
-        Without a model and without a column of predictions; when the encoder cannot be loaded.
+        Without a model and without a column of predictions; when the encoder cannot be loaded; for
+        an option that has no effect on this kind of model.
     """
     if model is None:
         if config.predictions is None:
@@ -125,24 +94,81 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor | StaticPr
                 expected="one of them",
                 fix="pass predictions='…', the column that holds the predicted occupation",
             )
-        return StaticPredictions(config)
-    features = find_features(config)
-    found: Predictor | None = None
-    if config.prediction == "auto":
-        found = SklearnPredictor.of(model)
-        if found is None and features is None:
-            found = TransformersPredictor.of(model, config) or unwrap_trained(model, config)
-    if found is None:
-        kind = ServedPredictor if ServedPredictor.serves(model) else PyfuncPredictor
-        found = kind(model, features=features is not None)
-    if features is not None:
-        found = FeaturePredictor(found, features)
-    if config.resume_dir is not None:
-        found.identity = identify(model, config)
+        found: Predictor = StaticPredictions(config)
+    else:
+        features = find_features(config)
+        found = _find_model(model, config, features)
+        encoder = features.identity if isinstance(features, Encoder) else ""
+        found.identity = identify(model, config, encoder=encoder)
+        if found.reference is not None:
+            found.reference.identity = found.identity
+    _refuse_unused(config, found)
     return found
 
 
-class Recorded:
+def _find_model(
+    model: Any, config: EvaluationConfig, features: Encoder | FeatureColumns | None
+) -> Predictor:
+    returns = _known_returns(model, config)
+    takes_features = features is not None
+    own: PyfuncPredictor
+    if ServedPredictor.serves(model):
+        own = ServedPredictor(model, returns=returns, features=takes_features)
+    else:
+        forms = sklearn.unsigned_forms(model, features=takes_features)
+        own = PyfuncPredictor(model, returns=returns, features=takes_features, forms=forms)
+    fast: Predictor | None = None
+    if config.prediction == "auto" and config.predictions is None:
+        fast = SklearnPredictor.of(model, features=features is not None, reference=own)
+        if fast is None and features is None:
+            fast = TransformersPredictor.of(model, config, reference=own)
+            fast = fast or unwrap_trained(model, config, reference=own)
+    found: Predictor = fast or own
+    return found if features is None else FeaturePredictor(found, features)
+
+
+def _known_returns(model: Any, config: EvaluationConfig) -> Returns:
+    """Return what is known of what the model's own ``predict`` returns."""
+    if config.predictions is not None:
+        return Returns(column=config.predictions)
+    known = sklearn.known_returns(model)
+    return transformers.known_returns(model) if known == Returns() else known
+
+
+_NOT_FOR_ALL = {
+    "counterfactual_features": "a model that takes vectors, with their columns in the data",
+    "counterfactual_predictions": "predictions that stand in the data (model=None)",
+    "counterfactual_probabilities": "predictions that stand in the data (model=None)",
+    "device": "a transformers model on the fast path, or an encoder",
+    "dtype": "a transformers model on the fast path, or an encoder",
+    "encoder": "a model that takes vectors",
+    "features": "a model that takes vectors, with their columns in the data",
+    "max_length": "an encoder (a pipeline is cut as its own predict does: load it with "
+    "model_config={'truncation': True, 'max_length': …})",
+    "n_jobs": "a scikit-learn model on the fast path, from texts",
+    "probabilities": "predictions that stand in the data (model=None)",
+    "token_budget": "a transformers model on the fast path, or an encoder",
+}
+"""Options that not every kind of model heeds, and what they are for."""
+
+
+def _refuse_unused(config: EvaluationConfig, predictor: Predictor) -> None:
+    """Raise at an option that would change nothing: its user believes that it does."""
+    for name, purpose in _NOT_FOR_ALL.items():
+        value = getattr(config, name)
+        if name == "device" and value == "cpu":
+            continue  # where every model runs that is not told otherwise
+        if value == type(config).model_fields[name].default or name in predictor.options:
+            continue
+        raise invalid(
+            name,
+            found=f"{config.as_json()[name]!r} for a model that is called by {predictor.path}",
+            expected=f"this option only for {purpose}",
+            fix=f"leave out {name}",
+        )
+
+
+class Recorded(Predictor):
     """Outputs that a model gave elsewhere, in the place of the model.
 
     Parameters
@@ -154,13 +180,9 @@ class Recorded:
 
     def __init__(self, model: Predictor, outputs: Sequence[tuple[Rows, object]]) -> None:
         self.path = model.path
-        self.classes = model.classes
+        self.returns = model.returns
         self.identity = model.identity
         self._outputs = outputs
-
-    def session(self) -> AbstractContextManager[None]:
-        """Do nothing: no model is called."""
-        return nullcontext()
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
         """Yield the outputs."""
@@ -178,11 +200,14 @@ class PredictedPair:
         None where there are none.
     changed : ndarray of bool of shape (n,) or None
         Which texts the swap changed, where that is known.
+    cut : int
+        Bios that are longer than the model can take, as they are or swapped.
     """
 
     original: Predictions
     counterfactual: Predictions | None
     changed: npt.NDArray[np.bool_] | None
+    cut: int = 0
 
 
 def predict_pair(
@@ -191,54 +216,50 @@ def predict_pair(
     bios: Bios,
     counterfactuals: Sequence[str],
     *,
+    probe: Probe | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> PredictedPair:
     """Predict a window of n bios and their counterfactuals together.
 
     Texts that the swap left unchanged are predicted once. ``progress`` is told the number of bios
     done since it was last told.
+
+    Raises
+    ------
+    MlflowException
+        At an output that cannot be read.
+    FastPathError
+        When a fast path fails, or is found by the probe to give something else than ``predict``.
     """
     n = len(bios)
-    if isinstance(predictor, FeaturePredictor) and isinstance(predictor.features, FeatureColumns):
-        before, after = predictor.features.read(bios)
-        changed = np.zeros(n, dtype=bool) if after is None else (before != after).any(axis=1)
-        inputs = ModelInputs.of(bios, bios.texts, changed)
-        inputs.features = before if after is None else np.concatenate([before, after[changed]])
-        both = _predict(predictor, reader, inputs, n, progress)
-        if after is None:
-            return PredictedPair(both, None, None)
-    else:
-        changed = differ(bios.texts, counterfactuals)
-        inputs = ModelInputs.of(bios, counterfactuals, changed)
-        both = _predict(predictor, reader, inputs, n, progress)
-    # Row that belongs to each counterfactual: its own, or the original's where it is unchanged.
-    source = np.arange(n)
-    source[changed] = n + np.arange(len(inputs) - n)
-    return PredictedPair(both[:n], both[source], changed)
-
-
-def _predict(
-    predictor: Predictor,
-    reader: OutputReader,
-    inputs: ModelInputs,
-    n: int,
-    progress: Callable[[int], object] | None,
-) -> Predictions:
-    codes = np.full(len(inputs), -1, dtype=np.int64)
-    probabilities: npt.NDArray[np.float64] | None = None
+    variants = predictor.variants(bios, counterfactuals)
+    inputs = variants.inputs
     rows = inputs.rows
+    parts: list[tuple[Rows, object]] = []
     done = told = 0
-    for where, output in predictor.predict(inputs):
-        part = reader.read(output, len(rows[where]), rows=rows[where])
-        codes[where] = part.codes
-        if part.probabilities is not None:
-            if probabilities is None:
-                probabilities = np.empty((len(inputs), part.probabilities.shape[1]))
-            probabilities[where] = part.probabilities
-        done += len(part)
+    for where, output in _outputs(predictor, inputs):
+        parts.append((where, output))
+        done += len(rows[where])
         if progress is not None:
             now = n * done // len(inputs)
             progress(now - told)
             told = now
-    assert (codes >= 0).all()
-    return Predictions(codes, probabilities)
+    both = reader.read_window(parts, rows)
+    if probe is not None:
+        probe.see(inputs, both)
+    cut = 0 if inputs.cut is None else len(np.unique(inputs.source[inputs.cut]))
+    copies = None if variants.copies is None else both[variants.copies]
+    return PredictedPair(both[:n], copies, variants.changed, cut)
+
+
+def _outputs(predictor: Predictor, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
+    try:
+        yield from predictor.predict(inputs)
+    except (FastPathError, MlflowException):
+        raise
+    except Exception as error:
+        if predictor.reference is None:
+            raise
+        raise FastPathError(
+            f"{predictor.path} failed ({type(error).__name__}: {error!s:.300})"
+        ) from error

@@ -7,7 +7,8 @@ import io
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ import numpy.typing as npt
 
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.fingerprint import Fingerprint
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
 
-__all__ = ["WindowStore", "read_sealed", "write_sealed"]
+__all__ = ["WindowStore", "cell_bytes", "read_sealed", "write_sealed"]
 
 _logger = logging.getLogger(__name__)
 
-_FORMAT = b"biasbios window 1\n"
+_FORMAT = b"biasbios window 2\n"
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -50,6 +52,9 @@ def read_sealed(path: Path, kind: bytes, *, otherwise: str) -> bytes | None:
     A file that is damaged, or of another kind, is not trusted; the log says so, and what happens
     ``otherwise``.
     """
+    if path.is_symlink():
+        _logger.warning("%s leads out of its folder; %s.", path, otherwise)
+        return None
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -73,8 +78,8 @@ class WindowStore:
     ----------
     folder : Path
         Made where it does not exist.
-    model, config : str
-        What identifies the model, and the options that bear on predictions.
+    fingerprint : Fingerprint
+        Of all windows: of model, options, swap and packages.
 
     Raises
     ------
@@ -82,9 +87,9 @@ class WindowStore:
         When the folder cannot be made.
     """
 
-    def __init__(self, folder: Path, *, model: str, config: str) -> None:
+    def __init__(self, folder: Path, fingerprint: Fingerprint) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise invalid(
                 "resume_dir",
@@ -93,7 +98,8 @@ class WindowStore:
                 fix="name another folder",
             ) from error
         self._folder = folder
-        self._about = json.dumps([model, config])
+        options = {k: v for k, v in fingerprint.options.items() if k != "scoring"}
+        self._about = replace(fingerprint, options=options).sha256()
 
     def key(self, bios: Bios, counterfactuals: Sequence[str]) -> str:
         """Return what identifies a window: 64 hexadecimal digits."""
@@ -106,7 +112,7 @@ class WindowStore:
             _update(digest, str(name).encode("utf-8", "surrogatepass"))
             if name != bios.columns.text:
                 for cell in bios.inputs[name].tolist():
-                    _update(digest, _as_bytes(cell))
+                    _update(digest, cell_bytes(cell))
         digest.update(bios.rows.tobytes())
         return digest.hexdigest()
 
@@ -122,7 +128,7 @@ class WindowStore:
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             state = about["reader"]
-            if about["key"] != key or len(arrays["codes"]) != n or not reader.learn(state):
+            if about["key"] != key or not _sound(arrays, n) or not reader.learn(state):
                 _logger.warning("%s is of another evaluation; its bios are predicted again.", path)
                 return None
             codes = reader.encode(about["names"])
@@ -138,11 +144,12 @@ class WindowStore:
 
             original = predictions("")
             assert original is not None
-            return PredictedPair(original, predictions("counterfactual_"), arrays.get("changed"))
+            changed = arrays.get("changed")
+            return PredictedPair(original, predictions("counterfactual_"), changed, about["cut"])
 
     def save(self, key: str, reader: OutputReader, pair: PredictedPair) -> None:
         """Keep the predictions for a window."""
-        about = {"key": key, "names": reader.names, "reader": reader.state()}
+        about = {"key": key, "names": reader.names, "reader": reader.state(), "cut": pair.cut}
         arrays: dict[str, npt.NDArray[Any]] = {"about": np.array(json.dumps(about))}
         for prefix, part in (("", pair.original), ("counterfactual_", pair.counterfactual)):
             if part is None:
@@ -162,12 +169,22 @@ class WindowStore:
         return self._folder / f"{key}.window"
 
 
+def _sound(arrays: Mapping[str, npt.NDArray[Any]], n: int) -> bool:
+    """Tell whether arrays hold something for each of n bios, and numbers where they must."""
+    parts = {name: array for name, array in arrays.items() if name != "about"}
+    return all(
+        len(array) == n and (array.dtype.kind != "f" or bool(np.isfinite(array).all()))
+        for array in parts.values()
+    )
+
+
 def _update(digest: Any, data: bytes) -> None:
     digest.update(len(data).to_bytes(8, "little"))
     digest.update(data)
 
 
-def _as_bytes(cell: object) -> bytes:
+def cell_bytes(cell: object) -> bytes:
+    """Return bytes that tell a cell of the data from others."""
     if isinstance(cell, np.ndarray):
         return repr((cell.dtype, cell.shape)).encode() + cell.tobytes()
     return repr(cell).encode("utf-8", "surrogatepass")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,22 @@ import torch
 
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["TokenModel", "find_device", "find_max_length", "pool"]
+__all__ = [
+    "TokenModel",
+    "Tokens",
+    "find_device",
+    "find_max_length",
+    "find_position_limit",
+    "pool",
+]
 
 _logger = logging.getLogger(__name__)
 
 _BUDGETS = {"cpu": 1024, "mps": 16_384}
 _LARGE_BUDGET = 65_536
+
+_POSITIONS = re.compile(r"^(position_embeddings?|pos_embeddings?|embed_positions|wpe)$")
+"""Names under which models keep their tables of positions."""
 
 _NO_LENGTH = 1_000_000
 """A tokenizer without a length of its own says 10**30."""
@@ -88,6 +100,49 @@ def find_max_length(tokenizer: Any, model: Any) -> int | None:
     return min(limits) if limits else None
 
 
+def find_position_limit(model: Any) -> int | None:
+    """Return the tokens beyond which a model fails; None where there are none.
+
+    Only a table of positions sets such a limit: models with relative or rotary positions take
+    texts of any length, whatever their configuration says.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+    """
+    limits = []
+    for name, module in model.named_modules():
+        last = name.rpartition(".")[2]
+        if not isinstance(module, torch.nn.Embedding) or not _POSITIONS.search(last):
+            continue
+        # RoBERTa and its kin number positions from the padding index on, BART and its kin from 2.
+        offset = getattr(module, "offset", 0)
+        if module.padding_idx is not None and last == "position_embeddings":
+            offset = module.padding_idx + 1
+        limits.append(module.num_embeddings - offset)
+    return min(limits) if limits else None
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Tokenized texts.
+
+    Attributes
+    ----------
+    ids : list of list of int
+    types : list of list of int or None
+        Token types, where any is not 0.
+    lengths : ndarray of int64 of shape (texts,)
+    cut : ndarray of bool of shape (texts,)
+        Which texts had more tokens than were kept.
+    """
+
+    ids: list[list[int]]
+    types: list[list[int]] | None
+    lengths: npt.NDArray[np.int64]
+    cut: npt.NDArray[np.bool_]
+
+
 class TokenModel:
     """A transformer model and its tokenizer, run over many texts.
 
@@ -101,6 +156,9 @@ class TokenModel:
     tokenizer : transformers.PreTrainedTokenizerBase
     max_length : int, optional
         Longer texts are cut; by default at what `find_max_length` says.
+    tokenizing : mapping, optional
+        The tokenizer is called with these options instead, and only what exceeds
+        `find_position_limit` is cut besides. Not together with ``max_length``.
     token_budget : int, optional
         By default 1024 on a CPU, where more only overflows the caches, and 65,536 on CUDA.
     device : str, default="auto"
@@ -114,6 +172,7 @@ class TokenModel:
         tokenizer: Any,
         *,
         max_length: int | None = None,
+        tokenizing: Mapping[str, Any] | None = None,
         token_budget: int | None = None,
         device: str = "auto",
         dtype: str = "auto",
@@ -122,14 +181,23 @@ class TokenModel:
         spread = getattr(model, "hf_device_map", None) is not None
         self.device = model.device if spread else find_device(device, model)
         self.dtype = model.dtype if dtype == "auto" else getattr(torch, dtype)
-        self.max_length = max_length or find_max_length(tokenizer, model)
+        if tokenizing is None:
+            self.max_length = max_length or find_max_length(tokenizer, model)
+            tokenizing = {
+                "truncation": self.max_length is not None,
+                "max_length": self.max_length,
+            }
+        else:
+            self.max_length = find_position_limit(model)
+        self._tokenizing = dict(tokenizing)
         self.token_budget = token_budget or _BUDGETS.get(self.device.type, _LARGE_BUDGET)
         self._model = model
         self._tokenizer = tokenizer
-        self._pad = tokenizer.pad_token_id
+        # Without a padding token a batch holds texts of one length, so that any id will do.
+        self._pad = tokenizer.pad_token_id or 0
         # Padding on the left moves the tokens of a text to other positions, which not every model
         # allows for: there a batch holds texts of one length only.
-        self._never_pads = tokenizer.padding_side == "left"
+        self._never_pads = tokenizer.padding_side == "left" or tokenizer.pad_token_id is None
         self._running: Any = None
 
     @contextmanager
@@ -157,29 +225,60 @@ class TokenModel:
                 for module, mode in modes:
                     module.training = mode
 
+    def tokenize(self, texts: Sequence[str]) -> Tokens:
+        """Tokenize texts, and cut those that are too long for the model.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        """
+        ids, types = self._encode(texts, self._tokenizing)
+        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        cut = np.zeros(len(ids), dtype=bool)
+        if self._tokenizing.get("truncation") or self._tokenizing.get("max_length") is not None:
+            # Of texts as long as the longest it has to be seen whether they were longer.
+            full = np.flatnonzero(lengths == lengths.max(initial=0))
+            uncut = {**self._tokenizing, "truncation": False, "max_length": None}
+            whole, _ = self._encode([texts[i] for i in full.tolist()], uncut)
+            cut[full] = [len(a) > lengths[i] for i, a in zip(full.tolist(), whole, strict=True)]
+        if self.max_length is not None and (lengths > self.max_length).any():
+            long = np.flatnonzero(lengths > self.max_length)
+            limit = {**self._tokenizing, "truncation": True, "max_length": self.max_length}
+            short, short_types = self._encode([texts[i] for i in long.tolist()], limit)
+            for position, i in enumerate(long.tolist()):
+                ids[i] = short[position]
+                if types is not None and short_types is not None:
+                    types[i] = short_types[position]
+            lengths[long] = [len(part) for part in short]
+            cut[long] = True
+        if types is not None and not any(map(any, types)):
+            types = None  # all zero is what the model assumes
+        return Tokens(ids, types, lengths, cut)
+
+    def _encode(
+        self, texts: Sequence[str], options: Mapping[str, Any]
+    ) -> tuple[list[list[int]], list[list[int]] | None]:
+        if not texts:
+            return [], None
+        encoded = self._tokenizer(
+            list(texts), return_attention_mask=False, verbose=False, **options
+        )
+        return encoded["input_ids"], encoded.get("token_type_ids")
+
     def run(
-        self, texts: Sequence[str], read: Callable[[Any, torch.Tensor | None], torch.Tensor]
+        self, tokens: Tokens, read: Callable[[Any, torch.Tensor | None], torch.Tensor]
     ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
         """Yield the results of batches, each with the positions of its texts.
 
         Parameters
         ----------
-        texts : sequence of str
+        tokens : Tokens
+            From `tokenize`.
         read : callable
             From the model's output and the attention mask (None without padding) to a tensor with
             one row a text.
         """
-        encoded = self._tokenizer(
-            list(texts),
-            truncation=self.max_length is not None,
-            max_length=self.max_length,
-            return_attention_mask=False,
-        )
-        ids: list[list[int]] = encoded["input_ids"]
-        types: list[list[int]] | None = encoded.get("token_type_ids")
-        if types is not None and not any(map(any, types)):
-            types = None  # all zero is what the model assumes
-        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        ids, types, lengths = tokens.ids, tokens.types, tokens.lengths
         # The longest come first: memory that suffices for them suffices for all.
         order = np.argsort(-lengths, kind="stable")
         with self.session():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.config import EvaluationConfig
-from biasbios_mlflow.prediction.features import SentenceModel
+from biasbios_mlflow.prediction.base import Predictor
+from biasbios_mlflow.prediction.features import TOKEN_OPTIONS, SentenceModel
 from biasbios_mlflow.prediction.inputs import ModelInputs
+from biasbios_mlflow.prediction.outputs import Output, Returns
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 
 __all__ = ["LAYOUT", "TRAINED", "EncoderHeadPredictor", "unwrap_trained"]
@@ -23,7 +25,7 @@ LAYOUT = 1
 """The layout of their files that is written, and understood."""
 
 
-class EncoderHeadPredictor:
+class EncoderHeadPredictor(Predictor):
     """Runs the encoder over texts of like length, and the head on each batch of vectors.
 
     Parameters
@@ -32,13 +34,18 @@ class EncoderHeadPredictor:
         The model behind pyfunc, with ``about``, ``encoder``, ``tokenizer`` and ``classify`` (see
         `biasbios_mlflow.training.model`).
     config : EvaluationConfig
+    reference : Predictor, optional
+        The model's own ``predict``.
     """
 
-    identity: str | None = None
+    options = TOKEN_OPTIONS
 
-    def __init__(self, classifier: Any, config: EvaluationConfig) -> None:
+    def __init__(
+        self, classifier: Any, config: EvaluationConfig, *, reference: Predictor | None = None
+    ) -> None:
+        self.reference = reference
         about = classifier.about
-        self.classes: Sequence[Any] | None = about["classes"]
+        self.returns = Returns(kind="probabilities", classes=about["classes"])
         self._classify = classifier.classify
         self._encoder = SentenceModel(
             "encoder",
@@ -60,21 +67,29 @@ class EncoderHeadPredictor:
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[npt.NDArray[np.int64], object]]:
         """Yield matrices of shape (batch, classes)."""
-        return self._running.run(inputs.texts, self._probabilities)
+        tokens = self._running.tokenize(inputs.texts)
+        inputs.cut = tokens.cut
+        for rows, scores in self._running.run(tokens, self._probabilities):
+            yield rows, Output(scores=scores)
 
     def _probabilities(self, output: Any, mask: Any) -> Any:
         return self._classify(self._encoder.vectors(output, mask))
 
 
 def unwrap_trained(
-    model: Any, config: EvaluationConfig
+    model: Any, config: EvaluationConfig, *, reference: Predictor | None = None
 ) -> EncoderHeadPredictor | SklearnPredictor | None:
-    """Unwrap a pyfunc model that `biasbios_mlflow.training` logged; None for any other."""
+    """Unwrap a pyfunc model that `biasbios_mlflow.training` logged; None for any other.
+
+    Its own ``predict`` returns probabilities, so that its label is the class of the largest.
+    """
     metadata = getattr(getattr(model, "metadata", None), "metadata", None) or {}
     # A model served in its own environment has the metadata, but nothing to unwrap.
     if metadata.get(TRAINED) != LAYOUT or not hasattr(model, "unwrap_python_model"):
         return None
     classifier = model.unwrap_python_model()
     if classifier.estimator is not None:
-        return SklearnPredictor(classifier.estimator)
-    return EncoderHeadPredictor(classifier, config)
+        return SklearnPredictor(
+            classifier.estimator, predict_fn="predict_proba", reference=reference
+        )
+    return EncoderHeadPredictor(classifier, config, reference=reference)

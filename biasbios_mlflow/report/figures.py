@@ -27,6 +27,7 @@ __all__ = [
     "save_png",
     "style",
     "svg",
+    "versions_figure",
 ]
 
 # Okabe & Ito's blue and vermilion: told apart by all common forms of colour vision, and in grey.
@@ -268,6 +269,54 @@ def comparison_figure(
             ncols=1,
             frameon=False,
         )
+    return figure
+
+
+def versions_figure(
+    name: str,
+    versions: Sequence[
+        tuple[str, Sequence[str], str, Mapping[str, tuple[float, float | None, float | None]]]
+    ],
+) -> Figure:
+    """Draw the five metrics of a registered model over its versions.
+
+    Parameters
+    ----------
+    name : str
+    versions : sequence of (version, aliases, verdict, metrics)
+        The earliest first; ``metrics`` holds value, lower and upper end by name. Versions that
+        passed are filled, others are hollow.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from matplotlib.figure import Figure
+
+    with style():
+        figure = Figure(
+            figsize=(max(5.0, 1.8 + 0.45 * len(versions)), 9.0),
+            layout="constrained",
+            facecolor="white",
+        )
+        every = figure.subplots(len(HEADLINE), 1, sharex=True)
+        figure.suptitle(_short(name), x=0.01, ha="left", fontsize=11)
+        for metric, axes in zip(HEADLINE, every, strict=True):
+            axes.set_title(metric, fontsize=9)
+            for x, (_, _, verdict, metrics) in enumerate(versions):
+                if metric not in metrics:
+                    continue
+                value, low, high = metrics[metric]
+                colour = FIRST if verdict == "passed" else SECOND
+                if low is not None and high is not None:
+                    axes.plot((x, x), (low, high), color=colour, linewidth=1.6, zorder=1)
+                face = colour if verdict == "passed" else "white"
+                axes.plot(x, value, "o", color=colour, markerfacecolor=face, markersize=6)
+            axes.locator_params(axis="y", nbins=4)
+        labels = ["\n".join([version, *aliases]) for version, aliases, _, _ in versions]
+        every[-1].set_xticks(range(len(versions)), labels)
+        every[-1].set_xlim(-0.6, max(len(versions), 1) - 0.4)
+        every[-1].set_xlabel("version, with its aliases; hollow: did not pass")
     return figure
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import platform
 import shutil
 from collections.abc import Callable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
+from biasbios_mlflow.fingerprint import SCHEMA, package_versions
 from biasbios_mlflow.pipeline import Evaluation
 from biasbios_mlflow.report.figures import flips_figure, gaps_figure, save_png
 from biasbios_mlflow.report.marks import spreadsheet_safe
 from biasbios_mlflow.report.page import report_page
+from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE, file_digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,9 +26,6 @@ __all__ = ["TABLE_FILE", "artifact_name", "summary", "write_files"]
 
 TABLE_FILE = "occupation_gaps.json"
 """The file that MLflow shows as a table."""
-
-_PACKAGES = ("biasbios-mlflow", "mlflow", "numpy", "pandas", "scikit-learn", "scipy")
-_PACKAGES_OF_MODELS = ("torch", "transformers", "pyspark")
 
 
 def write_files(
@@ -58,10 +54,13 @@ def write_files(
     """
     scores = evaluation.scores.to_dict()
     content = summary(evaluation, model=model, data=data)
+    rows = evaluation.predictions_path
+    if rows is not None:
+        content["files"] = {ROWS_FILE: file_digest(rows)}
     flips = _flips_table(evaluation)
     figures = {"occupation_gaps": gaps_figure(scores), "flips": flips_figure(scores)}
     writers: dict[str, Callable[[Path], None]] = {
-        "summary.json": lambda path: _write_json(content, path),
+        SUMMARY_FILE: lambda path: _write_json(content, path),
         "occupation_gaps.csv": lambda path: _write_csv(evaluation.scores.occupations, path),
         "occupation_gaps.json": lambda path: _write_table(evaluation.scores.occupations, path),
         "occupation_gaps.png": lambda path: save_png(figures["occupation_gaps"], path),
@@ -69,9 +68,8 @@ def write_files(
         "flips.png": lambda path: save_png(figures["flips"], path),
         "report.html": lambda path: _write_page(evaluation, content, flips, figures, path),
     }
-    rows = evaluation.predictions_path
     if rows is not None:
-        writers["predictions.parquet"] = lambda path: _link(rows, path)
+        writers[ROWS_FILE] = lambda path: _link(rows, path)
     paths = {}
     for name, write in writers.items():
         path = folder / name
@@ -98,11 +96,13 @@ def summary(
     """Return everything about an evaluation but its per-bio results, as plain JSON values."""
     config = evaluation.config
     return {
+        "schema": SCHEMA,
         "model": {**model, "path": evaluation.path},
         "data": {
             **data,
             "bios": evaluation.bios,
             "left_out": dict(evaluation.missing),
+            "bios_cut": evaluation.result.cut,
             "sha256": evaluation.data_sha256,
             "labels": list(evaluation.labels),
             "findings": evaluation.result.findings.to_dict(),
@@ -113,13 +113,9 @@ def summary(
         "warnings": list(evaluation.warnings),
         "config": config.as_json(),
         "seconds": {phase: round(value, 4) for phase, value in evaluation.seconds.items()},
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": dict(package_versions()),
+        "fingerprint": evaluation.fingerprint.to_dict(),
     }
-
-
-def _versions() -> dict[str, str]:
-    there = {name for name in _PACKAGES_OF_MODELS if importlib.util.find_spec(name) is not None}
-    return {name: metadata.version(name) for name in (*_PACKAGES, *sorted(there))}
 
 
 def _link(source: Path, path: Path) -> None:

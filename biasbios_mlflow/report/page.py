@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import importlib.resources
 import json
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from biasbios_mlflow.flips import Flip
 from biasbios_mlflow.report.figures import flips_figure, gaps_figure, svg
 from biasbios_mlflow.report.marks import Part, mark_differences, visible
-from biasbios_mlflow.report.text import number
+from biasbios_mlflow.report.text import debiased_first, number
 from biasbios_mlflow.scoring.scores import HEADLINE
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def report_page(
     )
 
 
+@functools.cache  # it keeps the compiled template
 def _environment() -> jinja2.Environment:
     import jinja2
 
@@ -185,8 +187,8 @@ def _verdict(summary: Mapping[str, Any]) -> list[str]:
     if "gap_rms" in metrics:
         low = intervals.get("gap_rms_debiased", (0.0, 0.0))[0]
         said.append(
-            f"Men and women of one occupation differ by {number(metrics['gap_rms'])} (root mean "
-            f"square) in how often they are recognized; a model without any gap would show about "
+            f"Men and women of one occupation differ by {_gap_rms(metrics)} (root mean square"
+            f") in how often they are recognized; a model without any gap would show about "
             f"{number(metrics['gap_rms_noise_floor'])} here. "
             + (
                 "That there is a gap beyond chance is established at this confidence."
@@ -201,6 +203,13 @@ def _verdict(summary: Mapping[str, Any]) -> list[str]:
             f"{_percent(1 - metrics['prediction_consistency'])} of the bios."
         )
     return said
+
+
+def _gap_rms(metrics: Mapping[str, float]) -> str:
+    first = debiased_first(metrics, "gap_rms")
+    if first is None:
+        return number(metrics["gap_rms"])
+    return f"{number(first)}, or {number(metrics['gap_rms'])} with what chance adds,"
 
 
 def _percent(share: float) -> str:
@@ -222,18 +231,22 @@ def _up_to(intervals: Mapping[str, Sequence[float]]) -> str:
 def _headline_row(scores: Mapping[str, Any], name: str) -> dict[str, Any]:
     metrics = scores["metrics"]
     bounds = scores["intervals"].get(name)
+    first = debiased_first(metrics, name)
     notes = []
+    if first is not None:
+        notes.append(f"debiased; the raw value is {number(metrics[name])}")
     if f"{name}_noise_floor" in metrics:
         notes.append(f"noise floor {number(metrics[f'{name}_noise_floor'])}")
-    if f"{name}_debiased" in metrics:
+    if first is None and f"{name}_debiased" in metrics:
         notes.append(f"debiased {number(metrics[f'{name}_debiased'])}")
     if bounds is not None and name in metrics and not bounds[0] <= metrics[name] <= bounds[1]:
         notes.append(
-            "the value lies outside the interval of the population's gap: small cells push it up"
+            f"the {'raw ' if first is not None else ''}value lies outside the interval of the "
+            "population's gap: small cells push it up"
         )
     return {
         "name": name,
-        "value": metrics.get(name),
+        "value": metrics.get(name) if first is None else first,
         "interval": None if bounds is None else f"{number(bounds[0])} to {number(bounds[1])}",
         "notes": notes,
         "reason": scores["reasons"].get(name),

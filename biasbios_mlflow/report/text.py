@@ -8,7 +8,7 @@ from typing import Any
 from biasbios_mlflow.report.marks import visible
 from biasbios_mlflow.scoring import HEADLINE
 
-__all__ = ["gaps_table", "headline_table", "number"]
+__all__ = ["debiased_first", "gaps_table", "headline_table", "number"]
 
 
 def headline_table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
@@ -44,6 +44,11 @@ def headline_table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
         for summary in summaries.values():
             scores = summary["scores"]
             row.append(_cell(scores["metrics"], metric))
+            if debiased_first(scores["metrics"], metric) is not None:
+                notes[
+                    "debiased: without what chance adds in small cells, which lifts the raw value "
+                    "above its own interval"
+                ] = None
             if metric in scores["reasons"]:
                 notes[f"{metric}: {scores['reasons'][metric]}"] = None
         rows.append(row)
@@ -94,7 +99,26 @@ def _cell(metrics: Mapping[str, float], metric: str) -> str:
         return "-"
     low, high = metrics.get(f"{metric}_ci_low"), metrics.get(f"{metric}_ci_high")
     interval = "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
+    debiased = debiased_first(metrics, metric)
+    if debiased is not None:
+        return f"{number(debiased)} debiased{interval}, raw {number(metrics[metric])}"
     return f"{number(metrics[metric])}{interval}"
+
+
+def debiased_first(metrics: Mapping[str, float], metric: str) -> float | None:
+    """Return the debiased value where the plug-in one lies above its own interval, else None.
+
+    Examples
+    --------
+    >>> debiased_first(
+    ...     {"gap_rms": 0.2, "gap_rms_ci_high": 0.15, "gap_rms_debiased": 0.1}, "gap_rms"
+    ... )
+    0.1
+    """
+    value, high = metrics.get(metric), metrics.get(f"{metric}_ci_high")
+    if value is None or high is None or value <= high:
+        return None
+    return metrics.get(f"{metric}_debiased")
 
 
 def number(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,9 @@ from biasbios_mlflow.scoring import metrics as formulas
 from biasbios_mlflow.scoring import uncertainty
 from biasbios_mlflow.scoring.counts import Counts, carry, exact_sums, from_limbs
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
+from biasbios_mlflow.scoring.paired import PairedGaps
 from biasbios_mlflow.scoring.scores import Scores, check_options, point_metrics, records
+from biasbios_mlflow.scoring.shares import z_value
 
 __all__ = ["Comparison", "JointCounts", "better", "compare", "compare_counts", "paired_interval"]
 
@@ -34,7 +36,6 @@ _HIGHER_IS_BETTER = (
     "prediction_consistency",
     "prediction_consistency_changed",
 )
-_GAPS = ("gap_rms", "gap_rms_debiased", "gap_abs", "fpr_gap_rms", "fpr_gap_abs")
 _NOT_COMPARED = (
     "bios",
     "occupations_scored",
@@ -148,9 +149,8 @@ class Comparison:
     ----------
     differences : pandas.DataFrame
         One row a metric, indexed by its name: ``a``, ``b``, ``difference`` (b minus a), ``ci_low``,
-        ``ci_high``, ``better`` (see `better`), ``centre`` (the difference without the upward bias
-        of gap metrics), ``margin`` and ``probability_worse``, the probability that b is worse than
-        a by more than the margin.
+        ``ci_high``, ``better`` (see `better`), ``margin`` and ``probability_worse``, the
+        probability that b is worse than a by more than the margin.
     reasons : dict of str to str
         Why a metric could not be compared.
     options : dict
@@ -160,14 +160,14 @@ class Comparison:
     differences: pd.DataFrame
     reasons: dict[str, str]
     options: dict[str, Any]
-    _folded: dict[str, FloatArray] = field(repr=False)
+    _rises: dict[str, _Rise] = field(repr=False)
 
     def probability_worse(self, metric: str, margin: float = 0.0) -> float:
         """Return the probability that b is worse than a by more than ``margin``.
 
-        It is the confidence with which the paired interval excludes anything better: below
-        (1 − confidence) / 2 exactly when the bound on the worse side is within the margin. For a
-        signed gap, worse is further from zero, and the probability is a share of replicates.
+        It is the smallest probability of error at which the paired bound on the worse side is
+        within the margin: below (1 − confidence) / 2 exactly when that bound of the interval is.
+        For a signed gap, worse is further from zero.
 
         Raises
         ------
@@ -181,13 +181,13 @@ class Comparison:
                 expected=f"one of {', '.join(self.differences.index[:6])}, ...",
                 fix="compare scores that both have this metric",
             )
-        if metric in self._folded:
-            return float(np.mean(self._folded[metric] > margin))
+        if metric in self._rises:
+            return self._rises[metric].probability_above(margin)
         row = self.differences.loc[metric]
         sign = -1.0 if row["better"] == "higher" else 1.0
-        worse_by = sign * float(row["centre"])
+        worse_by = sign * float(row["difference"])
         bounds = sorted((sign * float(row["ci_low"]), sign * float(row["ci_high"])))
-        z = float(special.ndtri((1 + self.options["confidence"]) / 2))
+        z = z_value(self.options["confidence"])
         spread = (worse_by - bounds[0] if margin < worse_by else bounds[1] - worse_by) / z
         if spread <= 0:
             return float(worse_by > margin)
@@ -230,10 +230,12 @@ def compare(
 ) -> Comparison:
     """Compare two models on the same bios, pair by pair.
 
-    Each difference has an interval made of the two models' own intervals and the correlation of
-    their estimates (the method of variance estimates recovery; Zou & Donner, Statistics in Medicine
-    2008). The correlation is that of joint bootstrap replicates, drawn from the cells (gender,
-    occupation, right or wrong by each model), or of the bios' own values for the CTF readings.
+    Gaps are compared by `PairedGaps`, from the bios that only one of the two models has right. The
+    difference of any other metric has an interval made of the two models' own intervals and the
+    correlation of their estimates (the method of variance estimates recovery; Zou & Donner,
+    Statistics in Medicine 2008). The correlation is that of joint bootstrap replicates, drawn from
+    the cells (gender, occupation, right or wrong by each model), or of the bios' own values for the
+    CTF readings. Where no bio tells the models apart, the interval is [0, 0].
 
     Parameters
     ----------
@@ -247,7 +249,7 @@ def compare(
     n_replicates, seed : int
         Number and seed of the replicates.
     min_cell : int, optional
-        Bios each gender needs for an occupation to be scored. Default: as in the scores, or 1.
+        Bios each gender needs for an occupation to be scored. Default: as in the scores, or 5.
 
     Returns
     -------
@@ -277,7 +279,7 @@ def compare(
                 expected="the same for both",
                 fix="pass min_cell, or score both models with the same",
             )
-        min_cell = chosen.pop() if chosen else 1
+        min_cell = chosen.pop() if chosen else 5
     options = check_options(
         confidence=confidence, n_replicates=n_replicates, seed=seed, min_cell=min_cell
     )
@@ -292,45 +294,45 @@ def compare_counts(
     confidence: float = 0.95,
     n_replicates: int = 10_000,
     seed: int = 0,
-    min_cell: int = 1,
+    min_cell: int = 5,
 ) -> Comparison:
     """Compare two models from their joint counts; the rest is as for `compare`."""
     values, reasons, estimates = [], {}, []
     for name, counts in (("a", joint.a), ("b", joint.b)):
         metrics, absent = point_metrics(counts, min_cell=min_cell)
         values.append(metrics)
-        estimates.append(_estimates(counts, metrics, confidence=confidence, min_cell=min_cell))
+        bounds = uncertainty.intervals(counts, confidence=confidence, min_cell=min_cell)
+        estimates.append({m: (metrics[m], *bounds[m]) for m in metrics if m in bounds})
         reasons.update({metric: f"{name}: {why}" for metric, why in absent.items()})
     drawn = _joint_replicates(joint, n_replicates=n_replicates, seed=seed, min_cell=min_cell)
     if not drawn:
         raise invalid("a", found="no bios", expected="at least one", fix="compare on some data")
     correlations = {name: _correlation(*pair) for name, pair in drawn.items()}
-    correlations.update(_ctf_correlations(joint))
-    square_bounds = {
-        fpr: _signed_root_bounds(joint, drawn, fpr=fpr, confidence=confidence, min_cell=min_cell)
-        for fpr in (False, True)
-    }
+    of_ctf = _ctf_correlations(joint)
+    correlations.update({name: 1.0 if rho is None else rho for name, rho in of_ctf.items()})
+    rises = dict(_rises(joint, min_cell=min_cell))
+    alike = _alike(joint)
     rows: dict[str, dict[str, Any]] = {}
-    folded: dict[str, FloatArray] = {}
     for metric, value in values[0].items():
         if metric not in values[1] or metric in _NOT_COMPARED:
             continue
-        estimate_a, estimate_b = (e[metric] for e in estimates)
-        caps = square_bounds[metric.startswith("fpr_")] if metric in _GAPS else None
-        low, high = paired_interval(estimate_a, estimate_b, correlations[metric], caps=caps)
+        if metric in rises:
+            low, high = rises[metric].interval(confidence)
+        elif metric in alike:
+            low, high = 0.0, 0.0
+        else:
+            estimate_a, estimate_b = (e[metric] for e in estimates)
+            bound = paired_interval(estimate_a, estimate_b, correlations[metric])
+            low, high = map(float, bound)
         rows[metric] = {
             "a": value,
             "b": values[1][metric],
             "difference": values[1][metric] - value,
-            "ci_low": float(low),
-            "ci_high": float(high),
+            "ci_low": low,
+            "ci_high": high,
             "better": better(metric),
-            "centre": estimate_b[0] - estimate_a[0],
         }
-        if better(metric) == "nearer zero":
-            draw_a, draw_b = drawn[metric]
-            folded[metric] = np.abs(draw_b) - np.abs(draw_a)
-    columns = ["a", "b", "difference", "ci_low", "ci_high", "better", "centre"]
+    columns = ["a", "b", "difference", "ci_low", "ci_high", "better"]
     comparison = Comparison(
         differences=pd.DataFrame.from_dict(rows, orient="index", columns=columns),
         reasons=reasons,
@@ -340,7 +342,7 @@ def compare_counts(
             "seed": seed,
             "min_cell": min_cell,
         },
-        _folded=folded,
+        _rises={metric: rises[metric] for metric in rows if metric in rises},
     )
     margins = [margin.get(m, 0.0) if isinstance(margin, Mapping) else margin for m in rows]
     worse = [comparison.probability_worse(m, by) for m, by in zip(rows, margins, strict=True)]
@@ -349,21 +351,16 @@ def compare_counts(
 
 
 def paired_interval(
-    a: Estimate, b: Estimate, correlation: npt.ArrayLike, *, caps: Estimate | None = None
+    a: Estimate, b: Estimate, correlation: npt.ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
     """Interval of the difference b minus a of two correlated estimates.
 
     Parameters
     ----------
     a, b : tuple of float or arrays of one shape
-        Centre, low and high bound of each.
+        Estimate, low and high bound of each.
     correlation : float or array
         Correlation of the two estimates.
-    caps : tuple of float or arrays, optional
-        For gaps, which cannot be negative: low and high bound of the signed root of the difference
-        of squares. Near zero a gap's estimate is one-sided, and the variance recovered from its
-        interval too small; where zero is possible for one model, the other's gap itself is then
-        possible as the difference, within its own bound and this one.
 
     Examples
     --------
@@ -379,11 +376,131 @@ def paired_interval(
 
     low = at_b - at_a - joined(at_b - low_b, high_a - at_a)
     high = at_b - at_a + joined(high_b - at_b, at_a - low_a)
-    if caps is not None:
-        least, most = caps
-        high = np.where(low_a <= 0, np.maximum(high, np.minimum(high_b, most)), high)
-        low = np.where(low_b <= 0, np.minimum(low, np.maximum(-high_a, least)), low)
     return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class _Rise:
+    """By how much one gap metric is larger in b than in a; ``kind`` is rms, abs or each."""
+
+    gaps: PairedGaps
+    kind: str
+    occupation: int | None = None
+    _known: dict[tuple[str, float], Any] = field(default_factory=dict, repr=False)
+
+    def bound(self, tail: float | FloatArray) -> FloatArray:
+        """Upper bound, exceeded with probability ``tail``."""
+        if self.kind == "rms":
+            return self.gaps.rms_rise(tail)
+        if self.kind == "abs":
+            return self.gaps.abs_rise(tail)
+        return np.asarray(self.gaps.each_rise(tail)[..., self.occupation])
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Of the metric's difference: for a single gap of the signed difference."""
+        if ("interval", confidence) not in self._known:
+            self._known["interval", confidence] = self._interval(confidence)
+        found: tuple[float, float] = self._known["interval", confidence]
+        return found
+
+    def _interval(self, confidence: float) -> tuple[float, float]:
+        tail = (1 - confidence) / 2
+        if self.kind == "each":
+            change = self.gaps.change
+            at = float(change.estimate[self.occupation])
+            half = z_value(confidence) * math.sqrt(float(change.scale[self.occupation]))
+            return at - half, at + half
+        low, high = -float(self.reversed().bound(tail)), float(self.bound(tail))
+        return min(low, high), max(low, high)
+
+    def reversed(self) -> _Rise:
+        return _Rise(self.gaps.reversed(), self.kind, self.occupation)
+
+    def probability_above(self, margin: float) -> float:
+        """Return the probability that the rise exceeds ``margin``."""
+        if ("above", margin) not in self._known:
+            self._known["above", margin] = self._probability_above(margin)
+        return float(self._known["above", margin])
+
+    def _probability_above(self, margin: float) -> float:
+        above = self._excluding(margin)
+        if above < 0.5:
+            return above
+        # Is less than that excluded, seen from b?
+        return 1.0 - self.reversed()._excluding(-margin)
+
+    def _excluding(self, margin: float) -> float:
+        """Smallest tail probability whose bound is within the margin; 0.5 if none is."""
+        low, high = 0.0, _FURTHEST
+        if float(self.bound(float(special.ndtr(-high)))) <= margin:
+            return 0.0
+        if float(self.bound(0.5)) > margin:
+            return 0.5
+        for _ in range(3):
+            z = np.linspace(low, high, 16)
+            within = self.bound(special.ndtr(-z)) <= margin
+            last = int(np.flatnonzero(within)[-1]) if within.any() else 0
+            low, high = z[last], z[min(last + 1, 15)]
+        return float(special.ndtr(-low))
+
+
+_FURTHEST = 6.0
+"""Normal quantile beyond which a probability counts as 0."""
+
+
+def _rises(joint: JointCounts, *, min_cell: int) -> Iterator[tuple[str, _Rise]]:
+    """Yield what compares each gap metric, by its name."""
+    a, b = joint.a.tables, joint.b.tables
+    scored = formulas.scored_occupations(a.bios, min_cell)
+    false_a, negatives = formulas.false_positives(a.hits, a.predicted, a.bios)
+    false_b, _ = formulas.false_positives(b.hits, b.predicted, b.bios)
+    for prefix, events, cells in (
+        ("", (a.hits, b.hits, joint.hits_both), a.bios),
+        ("fpr_", (false_a, false_b, joint.mistakes_both), negatives),
+    ):
+        chosen = scored & (cells > 0).all(axis=0)
+        if not chosen.any():
+            continue
+        first, second, both = (x[:, chosen] for x in events)
+        gaps = PairedGaps.from_hits(first, second, both, cells[:, chosen])
+        rms = _Rise(gaps, "rms")
+        yield f"{prefix}gap_rms", rms
+        yield f"{prefix}gap_abs", _Rise(gaps, "abs")
+        if prefix:
+            continue
+        for place, k in enumerate(np.flatnonzero(chosen)):
+            yield f"tpr_gap/{joint.a.labels[k]}", _Rise(gaps, "each", place)
+        debiased = formulas.debiased_occupations(cells, chosen)
+        if debiased.any():
+            if (debiased != chosen).any():
+                first, second, both = (x[:, debiased] for x in events)
+                gaps = PairedGaps.from_hits(first, second, both, cells[:, debiased])
+                rms = _Rise(gaps, "rms")
+            yield "gap_rms_debiased", rms
+    everyone = a.bios.sum(axis=1, keepdims=True)
+    if (everyone > 0).all():
+        first, second, both = (
+            x.sum(axis=1, keepdims=True) for x in (a.hits, b.hits, joint.hits_both)
+        )
+        gaps = PairedGaps.from_hits(first, second, both, everyone)
+        yield "accuracy_gap", _Rise(gaps, "each", 0)
+
+
+def _alike(joint: JointCounts) -> set[str]:
+    """Name the metrics for which no bio tells one model from the other."""
+    a, b = joint.a.tables, joint.b.tables
+    names = set()
+    if (a.hits == joint.hits_both).all() and (b.hits == joint.hits_both).all():
+        names |= {"accuracy", "accuracy_male", "accuracy_female", "balanced_accuracy"}
+        if all(((x.predicted - x.hits) == joint.mistakes_both).all() for x in (a, b)):
+            names.add("balanced_accuracy_ovr")
+    for name, place, pair in (
+        ("prediction_consistency", 0, (a.consistent, b.consistent)),
+        ("prediction_consistency_changed", 1, (a.changed_consistent, b.changed_consistent)),
+    ):
+        if all(part == joint.consistent_both[place] for part in pair):
+            names.add(name)
+    return names | {name for name, rho in _ctf_correlations(joint).items() if rho is None}
 
 
 def _rows(name: str, scores: Scores | Outcomes) -> Outcomes:
@@ -457,18 +574,6 @@ def _check_same_bios(a: Outcomes, b: Outcomes) -> None:
 def _table(genders: IntArray, codes: IntArray, n_labels: int) -> IntArray:
     flat = np.bincount(genders * n_labels + codes, minlength=2 * n_labels)
     return flat.astype(np.int64).reshape(2, n_labels)
-
-
-def _estimates(
-    counts: Counts, metrics: Mapping[str, float], *, confidence: float, min_cell: int
-) -> dict[str, tuple[float, float, float]]:
-    """Centre, low and high of each metric; the centre of a gap metric is without upward bias."""
-    bounds, centres = uncertainty.intervals(counts, confidence=confidence, min_cell=min_cell)
-    return {
-        name: (centres.get(name, metrics[name]), *bounds[name])
-        for name in metrics
-        if name in bounds
-    }
 
 
 def _joint_replicates(
@@ -546,51 +651,21 @@ def _correlation(a: FloatArray, b: FloatArray) -> float:
     return float(np.corrcoef(a[kept], b[kept])[0, 1])
 
 
-def _ctf_correlations(joint: JointCounts) -> dict[str, float]:
-    """Correlation of the two models' CTF values over the bios."""
-    correlations = {}
+def _ctf_correlations(joint: JointCounts) -> dict[str, float | None]:
+    """Correlation of the two models' CTF values over the bios; None where no value differs."""
+    correlations: dict[str, float | None] = {}
     for which, readings in ((False, CTF_READINGS), (True, ("ctf",))):
         n = int(joint.ctf_bios[int(which)])
         for reading in readings:
-            rho = 0.0
+            rho: float | None = 0.0
             if n:
                 _, mean_a, square_a = joint.a.ctf_moments(reading, changed_only=which)
                 _, mean_b, square_b = joint.b.ctf_moments(reading, changed_only=which)
                 product = from_limbs(joint.ctf_sums[int(which), CTF_READINGS.index(reading)], n)
                 spread = (square_a - mean_a**2) * (square_b - mean_b**2)
-                if spread > 0:
+                if square_a + square_b == 2 * product:
+                    rho = None
+                elif spread > 0:
                     rho = float(np.clip((product - mean_a * mean_b) / math.sqrt(spread), -1, 1))
             correlations["ctf_changed" if which else reading] = rho
     return correlations
-
-
-def _signed_root_bounds(
-    joint: JointCounts,
-    drawn: Mapping[str, tuple[FloatArray, FloatArray]],
-    *,
-    fpr: bool,
-    confidence: float,
-    min_cell: int,
-) -> tuple[float, float]:
-    """Bounds of the difference of the two mean square gaps, each with its root taken.
-
-    If one model has no gap, the root is the other model's RMS gap, and at least its mean absolute
-    gap.
-    """
-    squares = []
-    for counts in (joint.a, joint.b):
-        t = counts.tables
-        scored = formulas.scored_occupations(t.bios, min_cell)
-        events, cells = t.hits, t.bios
-        if fpr:
-            events, cells = formulas.false_positives(t.hits, t.predicted, t.bios)
-            scored &= (cells > 0).all(axis=0)
-        squares.append(float(formulas.gap_mean_square(events, cells, scored)))
-    draws = drawn["fpr_gap_rms" if fpr else "gap_rms"]
-    difference = np.square(draws[1]) - np.square(draws[0])
-    finite = difference[np.isfinite(difference)]
-    if not len(finite):
-        return -math.inf, math.inf
-    z = float(special.ndtri((1 + confidence) / 2))
-    bounds = squares[1] - squares[0] + z * finite.std() * np.array([-1, 1])
-    return -math.sqrt(max(-bounds[0], 0.0)), math.sqrt(max(bounds[1], 0.0))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.scoring.metrics import Tables
-from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes, ctf_values
+from biasbios_mlflow.scoring.outcomes import CTF_READINGS, NO_COUNTERFACTUAL, Outcomes, ctf_values
 
 __all__ = ["Counts", "ctf_values"]
 
@@ -133,8 +133,10 @@ class Counts:
             swapped = np.full(len(outcomes), n_labels + 2)
         else:
             swapped = _collapse(outcomes.counterfactual_predictions, n_labels)
+            none = outcomes.counterfactual_predictions == NO_COUNTERFACTUAL
             differ = outcomes.counterfactual_predictions != outcomes.predictions
             swapped[(original == n_labels) & (swapped == n_labels) & differ] = n_labels + 1
+            swapped[none] = n_labels + 2
         code = (group * (n_labels + 1) + original) * (n_labels + 3) + swapped
         cells, bios = np.unique(code, return_counts=True)
         empty = cls.empty(outcomes.labels)
@@ -203,6 +205,11 @@ class Counts:
         arrays = {name: np.asarray(state[name], dtype=np.int64) for name in _ARRAYS}
         arrays["ctf_sums"] = arrays["ctf_sums"].reshape(-1, len(CTF_READINGS), _POWERS, 2)
         return cls(tuple(state["labels"]), **arrays)
+
+    @property
+    def paired(self) -> int:
+        """Number of bios that have a counterfactual prediction."""
+        return self.total - self.where(counterfactuals=len(self.labels) + 2)
 
     @property
     def total(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 __all__ = [
     "Tables",
@@ -21,8 +21,8 @@ __all__ = [
     "balanced_accuracy",
     "balanced_accuracy_ovr",
     "count_metrics",
+    "debiased_occupations",
     "false_positives",
-    "folded_normal_moments",
     "gap_abs",
     "gap_abs_noise_floor",
     "gap_mean_square",
@@ -62,7 +62,7 @@ class Tables:
     changed_consistent: Numbers
 
 
-def count_metrics(tables: Tables, *, min_cell: int = 1) -> dict[str, FloatArray]:
+def count_metrics(tables: Tables, *, min_cell: int = 5) -> dict[str, FloatArray]:
     """Compute every metric that counts alone determine, but for noise floors; shapes (...) each.
 
     Per-occupation gaps are one array ``tpr_gap`` of shape (..., K). NaN where undefined; whether
@@ -74,7 +74,7 @@ def count_metrics(tables: Tables, *, min_cell: int = 1) -> dict[str, FloatArray]
     >>> tables = Tables(
     ...     np.array([[1], [1]]), np.array([[1], [0]]), np.array([[1], [0]]), one, one, one
     ... )
-    >>> float(count_metrics(tables)["gap_rms"])
+    >>> float(count_metrics(tables, min_cell=1)["gap_rms"])
     1.0
     """
     t = tables
@@ -164,7 +164,7 @@ def balanced_accuracy_ovr(hits: Numbers, predicted: Numbers, bios: Numbers) -> F
     return _mean((share(right, n) + specificity) / 2, n > 0)
 
 
-def scored_occupations(bios: Numbers, min_cell: int = 1) -> BoolArray:
+def scored_occupations(bios: Numbers, min_cell: int = 5) -> BoolArray:
     """Say which occupations hold at least ``min_cell`` bios of each gender; (2, K) to (K,)."""
     return np.asarray((bios >= max(min_cell, 1)).all(axis=-2))
 
@@ -223,31 +223,33 @@ def gap_abs(gap: FloatArray, scored: BoolArray) -> FloatArray:
 def gap_variance(hits: Numbers, bios: Numbers) -> FloatArray:
     """Estimate the variance of each gap, p(1 − p)/(n − 1) summed over the genders.
 
-    Unbiased for binomial cells; shapes (..., 2, K) to (..., K).
-
-    A gender with a single bio has no such estimate; there p(1 − p) is estimated from both genders
-    together, which is unbiased when there is no gap.
+    Unbiased for binomial cells; shapes (..., 2, K) to (..., K). NaN where a gender has a single
+    bio: one bio does not vary.
     """
     p = rates(hits, bios)
-    n = bios.sum(axis=-2)
-    pooled = share(hits.sum(axis=-2), n)
-    pooled = pooled * (1 - pooled) * share(n, n - 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        own = p * (1 - p) / (bios - 1)
-    return np.asarray(np.where(bios > 1, own, pooled[..., None, :]).sum(axis=-2))
+    return np.asarray(share(p * (1 - p), bios - 1).sum(axis=-2))
+
+
+def debiased_occupations(bios: Numbers, scored: BoolArray) -> BoolArray:
+    """Say for which of the scored occupations `gap_variance` exists; (..., 2, K) to (..., K)."""
+    return np.asarray(scored & (bios >= 2).all(axis=-2))
 
 
 def gap_mean_square(hits: Numbers, bios: Numbers, scored: BoolArray) -> FloatArray:
     """Unbiased estimate of the mean square gap, mean(d² − v) over scored occupations.
 
-    d is the gap, v its estimated variance (`gap_variance`); it can be negative. Shapes (..., 2, K)
-    to (...). After Lum, Zhang & Bower, "De-biasing 'bias' measurement", FAccT 2022.
+    d is the gap, v its estimated variance (`gap_variance`); it can be negative. Occupations without
+    v are left out. Shapes (..., 2, K) to (...). After Lum, Zhang & Bower, "De-biasing 'bias'
+    measurement", FAccT 2022.
     """
-    return _mean(np.square(rate_gap(hits, bios)) - gap_variance(hits, bios), scored)
+    chosen = debiased_occupations(bios, scored)
+    return _mean(np.square(rate_gap(hits, bios)) - gap_variance(hits, bios), chosen)
 
 
 def gap_rms_debiased(hits: Numbers, bios: Numbers, scored: BoolArray) -> FloatArray:
     """Root of the mean square gap less what chance adds to it, 0 if chance explains all of it.
+
+    Over the scored occupations with two bios of each gender at least; NaN if there are none.
 
     Examples
     --------
@@ -258,14 +260,16 @@ def gap_rms_debiased(hits: Numbers, bios: Numbers, scored: BoolArray) -> FloatAr
     mean_square = gap_mean_square(hits, bios, scored)
     # Where chance explains the gaps exactly, rounding leaves something, and its root is far larger.
     terms = np.square(rate_gap(hits, bios)) + gap_variance(hits, bios)
-    rounding = 8 * np.finfo(np.float64).eps * _mean(terms, scored)
+    rounding = 8 * np.finfo(np.float64).eps * _mean(terms, debiased_occupations(bios, scored))
     return np.sqrt(np.where(mean_square <= rounding, 0.0, mean_square))
 
 
 def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:
     """Compute the expected `gap_abs` of a model without any gap, given the cell sizes; (2, K).
 
-    Each occupation's TPR is that of both genders together.
+    Given how many bios of an occupation are predicted right, those of men among them are
+    hypergeometric when there is no gap, whatever the TPR: the expectation under that distribution
+    is right on average over the bios too, in cells of any size.
 
     Examples
     --------
@@ -279,7 +283,7 @@ def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     return float(
         np.mean(
             [
-                np.sum(w * folded_normal_moments(c, s)[0])
+                np.sum(w * np.abs(c)) + np.sqrt(2 / np.pi) * s
                 for c, w, s in _null_gaps(hits, bios, scored)
             ]
         )
@@ -289,9 +293,9 @@ def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
 def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:
     """Compute the expected `gap_rms` of a model without any gap, given the cell sizes; (2, K).
 
-    As for `gap_abs_noise_floor`. With S the sum of squared gaps over the occupations,
-    E √S = ∫ (1 − E exp(−tS)) t^(−3/2) dt / (2√π) over t > 0, and E exp(−tS) is a product over the
-    occupations; the integral is taken over log t.
+    From the same distribution as `gap_abs_noise_floor`. With S the sum of squared gaps over the
+    occupations, E √S = ∫ (1 − E exp(−tS)) t^(−3/2) dt / (2√π) over t > 0, and E exp(−tS) is a
+    product over the occupations; the integral is taken over log t.
 
     Examples
     --------
@@ -323,60 +327,45 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     return float(root * np.sqrt(mean_square / scored.sum()))
 
 
-_HALF_SUPPORT = (
-    20  # a binomial with more support than this on each side of its mean is taken as normal
-)
+_ENUMERATED = 30.0
+"""Standard deviation, in bios, up to which a hypergeometric distribution is enumerated."""
 
 
 def _null_gaps(
     hits: Numbers, bios: Numbers, scored: BoolArray
 ) -> list[tuple[FloatArray, FloatArray, float]]:
-    """Distribution of each scored occupation's gap when both genders share its TPR.
+    """Distribution of each scored occupation's gap when gender has no bearing on the hits.
 
-    Each is a mixture of normals: centres c with weights w and one standard deviation s. Small
-    binomials are enumerated in the centres, large ones are the normal part. The pooled variance
-    estimate is biased by 1 − 1/N; the factor on c and s undoes that.
+    Each has values c with weights w, or is normal around 0 with standard deviation s where it is
+    too wide to be enumerated.
     """
-    n = bios[:, scored]
-    total = n.sum(axis=0)
-    p = hits[:, scored].sum(axis=0) / total
-    unbias = np.sqrt(total / np.maximum(total - 1, 1))
-    variance = p * (1 - p) / n
-    enumerated = 6 * np.sqrt(variance) * n <= _HALF_SUPPORT
-    around = np.arange(-_HALF_SUPPORT, _HALF_SUPPORT + 1)
-    x = np.rint(n * p)[..., None] + around
-    pmf = np.asarray(stats.binom.pmf(x, n[..., None], p[:, None]))
-    pmf /= pmf.sum(axis=-1, keepdims=True)
-    deviation = x / n[..., None] - p[:, None]
-    pmf[~enumerated], deviation[~enumerated] = around == 0, 0.0
-    normal = np.sqrt(np.where(enumerated, 0.0, variance).sum(axis=0))
     gaps = []
-    for k in range(n.shape[1]):
-        weight = np.multiply.outer(pmf[0, k], pmf[1, k]).ravel()
-        centre = np.subtract.outer(deviation[0, k], deviation[1, k]).ravel()
-        kept = weight > 1e-12
-        gaps.append((centre[kept] * unbias[k], weight[kept], float(normal[k] * unbias[k])))
+    for men, women, right in zip(
+        *bios[:, scored].tolist(), hits[:, scored].sum(axis=0).tolist(), strict=True
+    ):
+        total = men + women
+        mean = right * men / total
+        variance = mean * (total - right) / total * women / max(total - 1, 1)
+        unit = 1 / men + 1 / women  # the gap's change with one more man among the hits
+        sd = float(np.sqrt(variance))
+        if sd > _ENUMERATED:
+            gaps.append((np.zeros(1), np.ones(1), sd * unit))
+            continue
+        reach = 10 * sd + 10
+        first = max(0, right - women, int(mean - reach))
+        last = min(men, right, int(mean + reach) + 1)
+        of_men = np.arange(first, last + 1)
+        log_pmf = -np.sum(
+            [
+                special.gammaln(part + 1)
+                for part in (of_men, men - of_men, right - of_men, women - right + of_men)
+            ],
+            axis=0,
+        )
+        weight = np.exp(log_pmf - log_pmf.max())
+        kept = weight > 1e-14 * weight.sum()
+        gaps.append(((of_men[kept] - mean) * unit, weight[kept] / weight[kept].sum(), 0.0))
     return gaps
-
-
-def folded_normal_moments(
-    centre: FloatArray, sd: npt.ArrayLike
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Compute the first three moments of |centre + sd · Z| for a standard normal Z.
-
-    Examples
-    --------
-    >>> [float(m[0]) for m in folded_normal_moments(np.array([-3.0]), np.array([0.0]))]
-    [3.0, 9.0, 27.0]
-    """
-    mu, s = np.abs(centre), np.asarray(sd, dtype=np.float64)
-    z = np.minimum(mu / np.maximum(s, 1e-300), 40.0)  # beyond 40 all is as at infinity
-    density = np.sqrt(2 / np.pi) * np.exp(-np.square(z) / 2)
-    inside = special.erf(z / np.sqrt(2))
-    second = np.square(mu) + np.square(s)
-    third = s * (np.square(mu) + 2 * np.square(s)) * density
-    third += mu * (np.square(mu) + 3 * np.square(s)) * inside
-    return s * density + mu * inside, second, third
 
 
 def _mean(values: FloatArray, where: Numbers) -> FloatArray:

@@ -10,10 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from biasbios_mlflow.bios.occupations import GENDERS
+from biasbios_mlflow.bios.occupations import (
+    OCCUPATIONS,
+    Labels,
+    are_ids,
+    canonical,
+    encode_genders,
+    label_name,
+    label_order,
+    missing_cells,
+)
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["CTF_READINGS", "Outcomes", "ctf_values"]
+__all__ = ["CTF_READINGS", "NO_COUNTERFACTUAL", "Outcomes", "ctf_values"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -25,7 +34,8 @@ CTF_READINGS = ("ctf", "ctf_true_class", "ctf_all_classes", "ctf_gap")
 # Softmax in half precision can overshoot 1 by about 1e-3.
 _PROBABILITY_TOLERANCE = 2e-3
 
-_GENDER_CODES = {"male": 0, "m": 0, "0": 0, "female": 1, "f": 1, "1": 1}
+NO_COUNTERFACTUAL = int(np.iinfo(np.int64).min)
+"""In the place of a counterfactual prediction: this bio has none."""
 
 
 def ctf_values(
@@ -91,7 +101,7 @@ class Outcomes:
         Gender 0 is male, 1 female. Predictions outside ``0 .. K - 1`` are labels outside the label
         set; give different ones different codes where they can be told apart.
     counterfactual_predictions : int array of shape (n,), optional
-        Prediction for the gender-swapped copy.
+        Prediction for the gender-swapped copy; `NO_COUNTERFACTUAL` for a bio that has none.
     changed : bool array of shape (n,), optional
         Whether the swap changed the text.
     ctf : float array of shape (n, 4), optional
@@ -199,29 +209,32 @@ class Outcomes:
             ``labels``, repeated labels and probabilities that are not numbers in [0, 1], one column
             a label.
         """
-        truth = _column("occupations", occupations)
+        truth = _column("occupations", occupations, spelled=True)
         n = len(truth)
-        gender_codes = _gender_codes(genders, n)
-        predicted = _column("predictions", predictions, n)
-        swapped = None
+        gender_column = _column("genders", genders, n, spelled=True)
+        gender_codes = encode_genders(gender_column, thing="genders").astype(np.int64)
+        seen = {"occupations": truth, "predictions": _column("predictions", predictions, n)}
         if counterfactual_predictions is not None:
-            swapped = _column("counterfactual_predictions", counterfactual_predictions, n)
-        seen = [truth, predicted] + ([] if swapped is None else [swapped])
-        names = _label_names(labels, seen)
-        index = pd.Index(names)
-        truth_codes = index.get_indexer(truth.map(_name))
-        if (truth_codes < 0).any():
+            seen["counterfactual_predictions"] = _column(
+                "counterfactual_predictions", counterfactual_predictions, n
+            )
+        if labels is None:
+            seen = _named_alike(seen)
+        known = _labels(labels, list(seen.values()))
+        # Labels outside the set follow the known ones, each with a code of its own.
+        every = known.extended(
+            value for column in list(seen.values())[1:] for value in pd.unique(column)
+        )
+        codes = {name: every.encode(column) for name, column in seen.items()}
+        names = list(known.names)
+        absent = codes["occupations"] >= len(names)
+        if absent.any():
             raise invalid(
                 "occupations",
-                found=f"{truth[truth_codes < 0].iloc[0]!r} in row {int(np.argmin(truth_codes))}",
+                found=f"{truth[absent].iloc[0]!r} in row {int(absent.argmax())}",
                 expected=f"one of the labels {_shorten(names)}",
                 fix="add it to labels, or leave labels out",
             )
-        # Labels outside the set follow the known ones, each with a code of its own.
-        known = set(names)
-        texts = [column.map(_name) for column in seen[1:]]
-        extra = pd.unique(pd.concat(texts, ignore_index=True))
-        index = index.append(pd.Index([name for name in extra if name not in known], dtype=object))
         matrices = {
             "probabilities": probabilities,
             "counterfactual_probabilities": counterfactual_probabilities,
@@ -232,9 +245,9 @@ class Outcomes:
         }
         return cls.from_codes(
             genders=gender_codes,
-            occupations=truth_codes,
-            predictions=index.get_indexer(texts[0]),
-            counterfactual_predictions=None if swapped is None else index.get_indexer(texts[1]),
+            occupations=codes["occupations"],
+            predictions=codes["predictions"],
+            counterfactual_predictions=codes.get("counterfactual_predictions"),
             probabilities=checked["probabilities"],
             counterfactual_probabilities=checked["counterfactual_probabilities"],
             changed=None if changed is None else _flags("changed", changed, n),
@@ -253,7 +266,10 @@ def _check_length(name: str, found: int, expected: int) -> None:
         )
 
 
-def _column(name: str, values: npt.ArrayLike, length: int | None = None) -> pd.Series[Any]:
+def _column(
+    name: str, values: npt.ArrayLike, length: int | None = None, *, spelled: bool | None = None
+) -> pd.Series[Any]:
+    """Return one value a bio; ``spelled`` where blanks are missing values, see `is_missing`."""
     # Not through numpy, which would turn a NaN among strings into the string "nan".
     array: Any = np.asarray(values) if hasattr(values, "dtype") else list(cast(Any, values))
     if isinstance(array, np.ndarray) and array.ndim == 2 and array.shape[1] == 1:
@@ -268,7 +284,16 @@ def _column(name: str, values: npt.ArrayLike, length: int | None = None) -> pd.S
     column: pd.Series[Any] = pd.Series(array, dtype=None if len(array) else object)
     if length is not None:
         _check_length(name, len(column), length)
-    missing = column.isna().to_numpy()
+    column = column.astype(object)
+    several = [i for i, value in enumerate(column) if isinstance(value, (list, dict, set, tuple))]
+    if several:
+        raise invalid(
+            f"{name}, row {several[0]}",
+            found=f"{type(column[several[0]]).__name__} {column[several[0]]!r:.60}",
+            expected="one value a bio",
+            fix="hand in a one-dimensional array of names or numbers",
+        )
+    missing = column.isna().to_numpy() if spelled is None else missing_cells(column)
     if missing.any():
         raise invalid(
             name,
@@ -279,44 +304,36 @@ def _column(name: str, values: npt.ArrayLike, length: int | None = None) -> pd.S
     return column
 
 
-def _name(value: object) -> str:
-    return value if isinstance(value, str) else str(value)
+def _labels(labels: Sequence[object] | None, seen: Sequence[pd.Series[Any]]) -> Labels:
+    """Return the label set: the user's, or all labels that occur, in order."""
+    if labels is not None:
+        names = [str(value) for value in labels]
+        if not names or len({canonical(name) for name in names}) != len(names):
+            raise invalid(
+                "labels",
+                found="no label" if not names else "the same label twice",
+                expected="each occupation once (case, spaces, hyphens and underscores aside)",
+                fix="hand in the model's classes in the order of the probability columns",
+            )
+        # Ids stand for positions only where the labels are names.
+        return Labels(names, ids=not are_ids(names))
+    own: dict[str, object] = {}
+    for column in seen:
+        for value in sorted(pd.unique(column), key=label_order):
+            own.setdefault(canonical(value), value)
+    return Labels([label_name(value) for value in sorted(own.values(), key=label_order)])
 
 
-def _gender_codes(genders: npt.ArrayLike, length: int) -> IntArray:
-    column = _column("genders", genders, length)
-    if not column.empty and pd.api.types.is_float_dtype(column):
-        column = column.map(lambda value: int(value) if float(value).is_integer() else value)
-    distinct = column.drop_duplicates()
-    codes = {value: _GENDER_CODES.get(_name(value).strip().lower(), -1) for value in distinct}
-    unknown = [value for value, code in codes.items() if code < 0]
-    if unknown:
-        raise invalid(
-            "genders",
-            found=_shorten([repr(value) for value in unknown]),
-            expected=f"{GENDERS[0]} or {GENDERS[1]} (also M/F, 0/1)",
-            fix="leave other bios out or recode their gender",
-        )
-    return column.map(codes).to_numpy(dtype=np.int64)
-
-
-def _label_names(labels: Sequence[object] | None, seen: list[pd.Series[Any]]) -> list[str]:
-    if labels is None:
-        distinct = pd.unique(pd.concat(seen, ignore_index=True)).tolist()
-        try:
-            ordered = sorted(distinct)
-        except TypeError:  # numbers among strings
-            ordered = sorted(distinct, key=_name)
-        return list(dict.fromkeys(_name(value) for value in ordered))
-    names = [_name(value) for value in labels]
-    if not names or len(set(names)) != len(names):
-        raise invalid(
-            "labels",
-            found="no label" if not names else "the same label twice",
-            expected="each occupation once",
-            fix="hand in the model's classes in the order of the probability columns",
-        )
-    return names
+def _named_alike(seen: dict[str, pd.Series[Any]]) -> dict[str, pd.Series[Any]]:
+    """Return names for the benchmark's ids where the other labels are names."""
+    benchmark = Labels(OCCUPATIONS, ids=True)
+    distinct = {value for column in seen.values() for value in pd.unique(column)}
+    ids = {value for value in distinct if are_ids([value])}
+    codes = benchmark.encode(seen["occupations"])
+    if not ids or ids == distinct or (codes == len(benchmark)).any():
+        return seen
+    names = {i: OCCUPATIONS[benchmark.code(i)] for i in ids if benchmark.code(i) < len(benchmark)}
+    return {part: column.map(lambda v: names.get(v, v)) for part, column in seen.items()}
 
 
 def _flags(name: str, values: npt.ArrayLike, length: int) -> BoolArray:

@@ -17,11 +17,15 @@ from biasbios_mlflow.scoring import metrics as formulas
 from biasbios_mlflow.scoring import tables, uncertainty
 from biasbios_mlflow.scoring.counts import Counts
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
+from biasbios_mlflow.scoring.shares import design_effects
 
 __all__ = ["HEADLINE", "Scores", "score", "scores_from_counts"]
 
 HEADLINE = ("balanced_accuracy", "ctf", "prediction_consistency", "gap_rms", "gap_abs")
 """The five metrics of the benchmark, the primary one first."""
+
+ONE_CELL = "one cell decides"
+"""How the warning begins that the uncertainty of a gap metric comes from one cell."""
 
 _LOGGED_BOUNDS = (*HEADLINE, "gap_rms_debiased")
 
@@ -32,6 +36,12 @@ _GAP_METRICS = (
     "gap_rms_noise_floor",
     "gap_abs_noise_floor",
 )
+
+
+_REPEATED = 1.05
+"""Design effect of all bios from which equal texts are told."""
+
+_NO_VARIANCE = "every scored occupation has a single bio of one gender, which has no variance"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +68,8 @@ class Scores:
         Bios predicted to be something outside the label set.
     options : dict
         ``confidence``, ``n_replicates``, ``seed`` and ``min_cell`` as used.
+    warnings : tuple of str
+        What makes these numbers doubtful.
     counts : Counts
         What everything was computed from.
     outcomes : Outcomes or None
@@ -74,6 +86,7 @@ class Scores:
     unknown_predictions: int
     unknown_counterfactual_predictions: int
     options: dict[str, Any]
+    warnings: tuple[str, ...]
     counts: Counts = field(repr=False)
     outcomes: Outcomes | None = field(default=None, repr=False)
 
@@ -104,6 +117,7 @@ class Scores:
             "unknown_predictions": self.unknown_predictions,
             "unknown_counterfactual_predictions": self.unknown_counterfactual_predictions,
             "options": dict(self.options),
+            "warnings": list(self.warnings),
         }
 
     def __str__(self) -> str:
@@ -116,8 +130,9 @@ def scores_from_counts(
     confidence: float = 0.95,
     n_replicates: int = 10_000,
     seed: int = 0,
-    min_cell: int = 1,
+    min_cell: int = 5,
     intervals: bool = True,
+    design_effects: npt.NDArray[np.float64] | None = None,
 ) -> Scores:
     """Compute every metric, interval and table from counts.
 
@@ -133,6 +148,9 @@ def scores_from_counts(
         Bios that each gender needs for an occupation to be scored.
     intervals : bool
         Whether to compute intervals; the metrics themselves never depend on it.
+    design_effects : float array of shape (2, K), optional
+        By gender and occupation, how many times as large variances are as those of as many
+        independent bios: those of `shares.design_effects`. Default: all bios are independent.
 
     Returns
     -------
@@ -151,7 +169,7 @@ def scores_from_counts(
     ...     predictions=[0, 1, 1, 1],
     ...     labels=["nurse", "poet"],
     ... )
-    >>> scores = scores_from_counts(counts)
+    >>> scores = scores_from_counts(counts, min_cell=1)
     >>> scores.metrics["balanced_accuracy"], scores.metrics["gap_abs"]
     (0.75, 0.5)
     >>> scores.reasons["prediction_consistency"]
@@ -163,7 +181,9 @@ def scores_from_counts(
     metrics, reasons = point_metrics(counts, min_cell=min_cell)
     bounds: dict[str, tuple[float, float]] = {}
     if intervals and counts.total:
-        every, _ = uncertainty.intervals(counts, confidence=confidence, min_cell=min_cell)
+        every = uncertainty.intervals(
+            counts, confidence=confidence, min_cell=min_cell, design_effects=design_effects
+        )
         bounds = {name: every[name] for name in metrics if name in every}
         for name, (low, high) in bounds.items():
             if name in _LOGGED_BOUNDS or name.startswith("tpr_gap/"):
@@ -182,8 +202,31 @@ def scores_from_counts(
         unknown_counterfactual_predictions=counts.where(counterfactuals=n_labels)
         + counts.where(counterfactuals=n_labels + 1),
         options=options,
+        warnings=_warnings(counts, min_cell=min_cell, effects=design_effects),
         counts=counts,
     )
+
+
+def _warnings(
+    counts: Counts, *, min_cell: int, effects: npt.NDArray[np.float64] | None
+) -> tuple[str, ...]:
+    """Say what makes the numbers doubtful."""
+    said = []
+    if effects is not None:
+        n = counts.tables.bios
+        repeated = float((effects * n).sum() / n.sum()) if n.sum() else 1.0
+        if repeated > _REPEATED:
+            said.append(
+                "many bios are the same texts: variances are those of "
+                f"{n.sum() / repeated:,.0f} independent bios, not of {n.sum():,}"
+            )
+    found = uncertainty.deciding_cell(counts, min_cell=min_cell, design_effects=effects)
+    if found is not None:
+        said.append(
+            f"{ONE_CELL} gap_rms ({found}): its interval, and a gate that goes by it, hang "
+            "on these few bios; more of them, or a larger min_cell, would help"
+        )
+    return tuple(said)
 
 
 def score(
@@ -198,9 +241,10 @@ def score(
     confidence: float = 0.95,
     n_replicates: int = 10_000,
     seed: int = 0,
-    min_cell: int = 1,
+    min_cell: int = 5,
     changed: npt.ArrayLike | None = None,
     ids: npt.ArrayLike | None = None,
+    clusters: npt.ArrayLike | None = None,
 ) -> Scores:
     """Score predictions held in arrays, without MLflow.
 
@@ -229,6 +273,9 @@ def score(
         bios only.
     ids : array of shape (n,), optional
         What identifies each bio; `compare` checks them.
+    clusters : array of shape (n,), optional
+        What bios of one kind have in common, such as their texts: equal ones are no independent
+        evidence, and widen the intervals. By default ``ids``.
 
     Returns
     -------
@@ -262,9 +309,53 @@ def score(
         ids=ids,
         labels=labels,
     )
-    return scores_from_outcomes(
-        outcomes, confidence=confidence, n_replicates=n_replicates, seed=seed, min_cell=min_cell
+    groups = outcomes.ids if clusters is None else np.asarray(clusters)
+    effects = None
+    if groups is not None:
+        if len(groups) != len(outcomes):
+            raise invalid(
+                "clusters",
+                found=f"{len(groups)} rows",
+                expected=f"{len(outcomes)}, one a bio",
+                fix="hand in arrays of the same length and order",
+            )
+        n_labels = len(outcomes.labels)
+        cells = outcomes.genders * n_labels + outcomes.occupations
+        effects = design_effects(groups, cells, 2 * n_labels).reshape(2, -1)
+    scores = scores_from_outcomes(
+        outcomes,
+        confidence=confidence,
+        n_replicates=n_replicates,
+        seed=seed,
+        min_cell=min_cell,
+        design_effects=effects,
     )
+    alike = 0 if clusters is not None else _rows_before(probabilities, outcomes)
+    if alike > _FEW_ALIKE * len(outcomes):
+        said = (
+            f"{alike} of {len(outcomes)} bios have occupation, gender and probabilities of a bio "
+            "before: if they are the same texts, the intervals are too narrow; pass "
+            "clusters=texts, or leave them out"
+        )
+        scores = replace(scores, warnings=(*scores.warnings, said))
+    return scores
+
+
+_FEW_ALIKE = 0.01
+
+
+def _rows_before(probabilities: npt.ArrayLike | None, outcomes: Outcomes) -> int:
+    """Count the bios that a bio before them equals in all that a model says in numbers.
+
+    Probabilities of only a few values say nothing: their rows repeat by chance.
+    """
+    if probabilities is None or outcomes.ids is not None:
+        return 0
+    matrix = np.asarray(probabilities, dtype=np.float64)
+    if len(np.unique(matrix)) < len(matrix) / 10:
+        return 0
+    rows = np.column_stack([outcomes.genders, outcomes.occupations, matrix])
+    return len(rows) - len(np.unique(rows, axis=0))
 
 
 def scores_from_outcomes(outcomes: Outcomes, **options: Any) -> Scores:
@@ -309,6 +400,7 @@ def point_metrics(counts: Counts, *, min_cell: int) -> tuple[dict[str, float], d
     gaps = computed.pop("tpr_gap")
     values = {name: float(value) for name, value in computed.items()}
     values.update(
+        prediction_consistency=float(formulas.share(t.consistent, counts.paired)),
         gap_rms_noise_floor=formulas.gap_rms_noise_floor(t.hits, t.bios, scored),
         gap_abs_noise_floor=formulas.gap_abs_noise_floor(t.hits, t.bios, scored),
         bios=float(n),
@@ -332,6 +424,7 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
     t, n, n_labels = counts.tables, counts.total, len(counts.labels)
     male, female = t.bios.sum(axis=-1)
     n_occupations = int((t.bios.sum(axis=0) > 0).sum())
+    debiased = formulas.debiased_occupations(t.bios, scored)
     no_gap = "" if scored.any() else f"no occupation has at least {min_cell} bios of each gender"
     no_gender = "" if male and female else f"no bios of {'women' if male else 'men'}"
 
@@ -340,24 +433,24 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
     if not (scored & (negatives > 0).all(axis=0)).any():
         no_fpr = "no scored occupation has bios of other occupations of each gender"
 
-    unpaired = counts.where(counterfactuals=n_labels + 2)
-    no_pair = ""
-    if unpaired:
-        no_pair = f"{unpaired} of {n} bios have no counterfactual prediction"
-    if unpaired == n:
-        no_pair = "no counterfactual predictions"
+    no_pair = "" if counts.paired else "no counterfactual predictions"
     no_flag = "not known which bios the swap changed" if counts.where(changed=2) else ""
-    no_change = no_flag or ("" if t.changed else "the swap changed no bio")
+    # Copies that are all the same show nothing, not perfect consistency.
+    all_same = "" if no_flag or t.changed else "the swap changed no bio"
+    no_change = no_flag or all_same
 
     expected = n - counts.where(predictions=n_labels)
+    if counts.paired:  # those without a counterfactual are left out
+        expected = counts.paired - counts.where(predictions=n_labels)
+        expected += counts.where(predictions=n_labels, counterfactuals=n_labels + 2)
     n_ctf = int(counts.ctf_bios.sum())
     no_ctf = ""
     if n_ctf != expected:
         no_ctf = f"only {n_ctf} of {expected} bios have probabilities"
     if not n_ctf:
         no_ctf = "no probabilities" if expected else "no prediction lies in the label set"
-        if unpaired == n:
-            no_ctf = no_pair
+        no_ctf = no_pair or no_ctf
+    no_ctf = no_ctf or all_same
     no_changed_ctf = no_ctf or no_change
     if not no_changed_ctf and not counts.ctf_moments("ctf", changed_only=True)[0]:
         no_changed_ctf = "no changed bio has probabilities"
@@ -370,8 +463,9 @@ def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> di
         "accuracy_female": "" if female else "no bios of women",
         "accuracy_gap": no_gender,
         **dict.fromkeys(_GAP_METRICS, no_gap),
+        "gap_rms_debiased": no_gap or ("" if debiased.any() else _NO_VARIANCE),
         **dict.fromkeys(("fpr_gap_rms", "fpr_gap_abs"), no_gap or no_fpr),
-        "prediction_consistency": no_pair,
+        "prediction_consistency": no_pair or all_same,
         "swap_coverage": no_flag,
         "prediction_consistency_changed": no_pair or no_change,
         **dict.fromkeys(CTF_READINGS, no_ctf),
@@ -442,6 +536,8 @@ def _report(scores: Scores) -> list[str]:
             f"{row['away']:>8}  {row['p_value']:.2g}"
             for row in scores.flips.to_dict("records")
         ]
+    for warning in scores.warnings:
+        lines += ["", *textwrap.wrap(f"Doubtful: {warning}", 80, subsequent_indent="  ")]
     absent = {k: v for k, v in scores.reasons.items() if not k.startswith("tpr_gap/")}
     if absent:
         lines += ["", "Absent"]

@@ -11,7 +11,7 @@ from scipy import special, stats
 
 from biasbios_mlflow.scoring import metrics
 from biasbios_mlflow.scoring.counts import Counts
-from biasbios_mlflow.scoring.uncertainty import newcombe_interval
+from biasbios_mlflow.scoring.shares import newcombe_interval
 
 __all__ = [
     "fisher_mid_p",

@@ -156,7 +156,10 @@ def _evaluate(
     uri = None
     if model is not None:
         uri = _pinned(model)
-        config = config.model_copy(update={"model_uri": config.model_uri or uri})
+        loaded = {"model_config": model_config}
+        config = config.model_copy(
+            update={"model_uri": config.model_uri or uri, "loaded_with": loaded}
+        )
     else:
         find_predictor(None, config)  # is there a column of predictions?
     active = mlflow.active_run()
@@ -209,7 +212,7 @@ def evaluate_frame(
     with watch("survey"):
         surveyed = survey(frame, columns, gender_values=config.gender_values)
         surveyed.survey.check(allow_missing=config.allow_missing)
-        head = complete_bios(frame, columns).limit(_HEAD).toArrow()
+        head = complete_bios(frame, columns, surveyed.left_out).limit(_HEAD).toArrow()
         whole = surveyed.survey
         labels = whole.labels(config.label_names)
         repeated = count_duplicates(frame, columns, surveyed, labels)
@@ -245,18 +248,36 @@ def evaluate_frame(
     findings = replace(total.result.findings, repeated=repeated)
     result = replace(total.result, findings=findings)
     return conclude(
-        result, reader, config, watch, path=f"{total.path} on Spark", missing=whole.missing
+        result,
+        reader,
+        config,
+        watch,
+        path=f"{total.path} on Spark",
+        identity=total.identity,
+        missing=whole.missing,
+        told=(*total.told, *_told_of_repeated(repeated)),
     )
+
+
+def _told_of_repeated(repeated: tuple[int, int]) -> list[str]:
+    if repeated[0] == 0:
+        return []
+    return [
+        f"{repeated[0]} bios repeat the text of another one: on Spark the intervals do not allow "
+        "for it and are too narrow."
+    ]
 
 
 def _read(data: Any, split: str | None) -> _Bios:
     path = None
     with errors_told("data"):
         if isinstance(data, str):
-            frame, name = read_frame(data, find_session())
+            frame, name = read_frame(data, find_session(), split)
             path = None if data == "sample" else data
         elif is_spark_frame(data):
             frame, name = data, "bios"
+            if split is not None:
+                frame, name = choose_split(frame, split), f"{name}-{split}"
         else:
             raise invalid(
                 "data",
@@ -264,8 +285,6 @@ def _read(data: Any, split: str | None) -> _Bios:
                 expected="a Spark DataFrame, or the path of what Spark reads",
                 fix="use biasbios_mlflow.evaluate, which takes it, or spark.createDataFrame",
             )
-        if split is not None:
-            frame, name = choose_split(frame, split), f"{name}-{split}"
         return _Bios(frame, name, path, tuple(frame.columns))
 
 

@@ -10,7 +10,7 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,22 +23,21 @@ from mlflow.exceptions import MlflowException
 from biasbios_mlflow.bios.checked import Bios, Columns, encode_bios
 from biasbios_mlflow.bios.occupations import Labels, canonical
 from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.flips import Flips
 from biasbios_mlflow.pipeline import (
     Stopwatch,
+    Swapped,
     WindowResult,
     evaluate_window,
     output_reader,
     window_store,
 )
-from biasbios_mlflow.prediction.outputs import OutputReader
-from biasbios_mlflow.prediction.predictor import (
-    PredictedPair,
-    Predictor,
-    find_predictor,
-    predict_pair,
-)
-from biasbios_mlflow.prediction.static import StaticPredictions
+from biasbios_mlflow.prediction.base import FastPathError, Predictor
+from biasbios_mlflow.prediction.outputs import OutputReader, Returns
+from biasbios_mlflow.prediction.predictor import PredictedPair, find_predictor, predict_pair
+from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.rows import rows_table
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
 
@@ -112,6 +111,8 @@ class Part:
         How many bios there were in each window.
     learned : mapping
         State of the reader of outputs (see `OutputReader.state`), the same in all parts.
+    told : tuple of str
+        What was found when the model was loaded, for the summary.
     """
 
     windows: Counter[int]
@@ -119,6 +120,8 @@ class Part:
     seconds: Counter[str]
     learned: Mapping[str, Any]
     path: str
+    identity: Identity | None
+    told: tuple[str, ...] = ()
 
     def __add__(self, other: Part) -> Part:
         if self.learned != other.learned:
@@ -128,6 +131,7 @@ class Part:
             )
         return replace(
             self,
+            told=tuple(dict.fromkeys((*self.told, *other.told))),
             windows=self.windows + other.windows,
             result=self.result + other.result,
             seconds=self.seconds + other.seconds,
@@ -146,8 +150,9 @@ class Part:
 class Ready:
     """A model as one Python worker has it loaded."""
 
-    predictor: Predictor | StaticPredictions
+    predictor: Predictor
     learned: Mapping[str, Any]
+    told: tuple[str, ...] = ()
 
 
 # The last model that this process loaded: Spark gives one process many tasks.
@@ -201,19 +206,19 @@ class Task:
         """Evaluate the windows of a partition."""
         try:
             yield from self._run(batches)
-        except MlflowException as error:
+        except (FastPathError, MlflowException) as found:
+            error = found if isinstance(found, MlflowException) else _not_fast(found)
             told = json.dumps({"message": error.message, "code": error.error_code}).encode()
             # Spark hands on no more than an exception's text.
             coded = base64.b64encode(told).decode()
             raise RuntimeError(f"{error.message} <biasbios {coded}>") from None
 
-    def reader(self, classes: Sequence[Any] | None = None) -> OutputReader:
+    def reader(self, returns: Returns | None = None) -> OutputReader:
         """Return a reader of outputs that has read none."""
         return output_reader(
             self.labels,
             self.config,
-            classes=classes,
-            static=self.archive is None,
+            returns=returns or Returns(),
             occupation_ids=self.occupation_ids,
         )
 
@@ -226,8 +231,8 @@ class Task:
             for number, table in self._windows(batches):
                 if total is None:  # a partition without bios needs no model
                     ready = self._ready()
-                    stack.enter_context(_session(ready.predictor))
-                    reader = self.reader(ready.predictor.classes)
+                    stack.enter_context(ready.predictor.session())
+                    reader = self.reader(ready.predictor.returns)
                     reader.learn(ready.learned)
                     store = window_store(ready.predictor, config)
                 watch, rows = Stopwatch(), _Rows()
@@ -261,6 +266,8 @@ class Task:
                     seconds=Counter(watch.seconds),
                     learned=ready.learned,
                     path=ready.predictor.path,
+                    identity=ready.predictor.identity,
+                    told=ready.told,
                 )
                 total = part if total is None else total + part
         if total is not None:
@@ -296,7 +303,7 @@ class Task:
 
     @cached_property
     def _key(self) -> str:
-        about = [self.archive, self.model_config, self.config.prediction_options()]
+        about = [self.archive, self.model_config, self.config.model_dump_json()]
         state = [about, self.labels.names, self.occupation_ids, self.tracking_uri, self.nonce]
         return hashlib.sha256(repr(state).encode() + self.head).hexdigest()
 
@@ -318,14 +325,26 @@ class Task:
             model_config = None if self.model_config is None else dict(self.model_config)
             model = mlflow.pyfunc.load_model(str(folder), model_config=model_config)
         predictor = find_predictor(model, self.config)
-        reader = self.reader(predictor.classes)
         bios = self._bios(pa.ipc.open_stream(self.head).read_all())
-        with _session(predictor):
-            if isinstance(predictor, StaticPredictions):
-                predictor.read(reader, bios)
-            else:
-                predict_pair(predictor, reader, bios, bios.texts)
-        return Ready(predictor, reader.state())
+        told: tuple[str, ...] = ()
+        try:
+            return self._tried(predictor, bios, told)
+        except FastPathError as dropped:
+            instead = dropped.instead or predictor.reference
+            assert instead is not None
+            return self._tried(instead, bios, (dropped.told(),))
+
+    def _tried(self, predictor: Predictor, bios: Bios, told: tuple[str, ...]) -> Ready:
+        """Let the model predict the first bios, which tells how its output is to be read."""
+        reader = self.reader(predictor.returns)
+        probe = None if predictor.reference is None else Probe(predictor, reader)
+        with predictor.session():
+            swapped = bios.texts
+            if predictor.swaps:
+                swapped = list(Swapped.of(bios, self.config.scope).texts)
+            predict_pair(predictor, reader, bios, swapped, probe=probe)
+        more = () if probe is None else tuple(probe.warnings)
+        return Ready(predictor, reader.state(), (*told, *more))
 
 
 class _Rows:
@@ -362,8 +381,14 @@ def user_error(text: str) -> MlflowException | None:
     return error
 
 
-def _session(predictor: Predictor | StaticPredictions) -> AbstractContextManager[None]:
-    return nullcontext() if isinstance(predictor, StaticPredictions) else predictor.session()
+def _not_fast(error: FastPathError) -> MlflowException:
+    """Return the user error for a fast path that failed after others had used it."""
+    return invalid(
+        "prediction",
+        found=f"a fast path that does not hold for all bios ({error})",
+        expected="one way to predict all bios",
+        fix="set prediction='pyfunc'",
+    )
 
 
 def _part_batch(part: Part, *, keep: bool) -> pa.RecordBatch:

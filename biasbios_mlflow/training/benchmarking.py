@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import logging
@@ -18,11 +17,13 @@ import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import check_bios, find_columns
-from biasbios_mlflow.bios.readers import load_bios
+from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.runs import outcomes_at
+from biasbios_mlflow.fingerprint import Fingerprint, Identity, json_hash
+from biasbios_mlflow.rows import ROWS_FILE
+from biasbios_mlflow.runs import outcomes_at, summary_at
 from biasbios_mlflow.scoring import HEADLINE, compare
 from biasbios_mlflow.training.classifiers import (
     Classifier,
@@ -144,7 +145,8 @@ def benchmark(
     seeds : int, default=5
         How many; they are 0, 1, 2, …
     features, scope, cache, device, **settings
-        See `biasbios_mlflow.training.train`. ``scope`` holds for the evaluation too.
+        See `biasbios_mlflow.training.train`, the names of columns too. ``scope`` holds for the
+        evaluation too.
     log_models : bool, default=False
         Log each model, with a copy of the encoder, as `train` does.
     evaluation : mapping, optional
@@ -166,12 +168,17 @@ def benchmark(
     check_methods(chosen, features)
     if seeds < 1:
         raise invalid("seeds", found=seeds, expected="at least 1", fix="leave it at 5")
+    reading = {name: settings.pop(name) for name in READING_OPTIONS if name in settings}
     method_settings = {method: Settings.of(method, settings) for method in chosen}
     config = EvaluationConfig.parse({**(evaluation or {}), "scope": scope, "device": device})
     encoder = find_encoder(features, cache=cache, config=config)
-    training = TrainingSet.read(data, split=split, scope=scope, encoder=encoder)
+    training = TrainingSet.read(data, split=split, scope=scope, encoder=encoder, reading=reading)
     test = _TestSet.read(
-        data if test_data is None else test_data, split=test_split, config=config, encoder=encoder
+        data if test_data is None else test_data,
+        split=test_split,
+        config=config,
+        encoder=encoder,
+        reading=reading,
     )
     active = mlflow.active_run()
     with mlflow.start_run(run_name="biasbios benchmark", nested=active is not None) as parent:
@@ -234,8 +241,9 @@ class _TestSet:
         split: str | None,
         config: EvaluationConfig,
         encoder: CachedEncoder | None,
+        reading: Mapping[str, Any] | None = None,
     ) -> _TestSet:
-        dataset = load_bios(data, split)
+        dataset = load_bios(data, split, **(reading or {}))
         bios = check_bios(
             dataset.df, find_columns(list(dataset.df.columns)), allow_missing=config.allow_missing
         )
@@ -302,11 +310,12 @@ class _Job:
             "settings": None if encoder is None else self.settings.relevant(self.method),
             "features": self.features if encoder is None else encoder.identity,
             "data": [training.sha256, test.sha256],
-            "evaluation": config.as_json(),
+            # Of all but the classifier, which what is above makes.
+            "evaluation": Fingerprint.of(Identity(None), config, data=test.sha256).to_dict(),
             "log_models": self.log_models,
             "versions": _versions(),
         }
-        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        return json_hash(about)
 
     def _train_and_evaluate(
         self, training: TrainingSet, test: _TestSet, config: EvaluationConfig, key: str
@@ -382,6 +391,11 @@ def _find(key: str, parent: str) -> Run | None:
         return None
     run = found[0]
     try:
+        _rows_of(run.info.run_id)
+    except (MlflowException, OSError, ValueError) as error:
+        _logger.warning("Run %s is not taken over: %s", run.info.run_id, error)
+        return None
+    try:
         was = client.get_run(run.data.tags[MLFLOW_PARENT_RUN_ID])
         orphan = was.info.status != "FINISHED"
     except (KeyError, MlflowException):
@@ -438,7 +452,7 @@ def _compare(runs: pd.DataFrame, config: EvaluationConfig) -> pd.DataFrame:
 
 
 def _rows_of(run_id: str) -> Any:
-    return outcomes_at(f"runs:/{run_id}/biasbios/predictions.parquet")
+    return outcomes_at(f"runs:/{run_id}/biasbios/{ROWS_FILE}", summary_at(run_id))
 
 
 def _log(result: BenchmarkResult, about: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Bios, check_bios, find_columns
-from biasbios_mlflow.bios.readers import load_bios
+from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
@@ -83,16 +83,22 @@ class TrainingSet:
 
     @classmethod
     def read(
-        cls, data: Any, *, split: str | None, scope: str, encoder: CachedEncoder | None
+        cls,
+        data: Any,
+        *,
+        split: str | None,
+        scope: str,
+        encoder: CachedEncoder | None,
+        reading: Mapping[str, Any] | None = None,
     ) -> TrainingSet:
-        """Read, check, swap and encode.
+        """Read, check, swap and encode; ``reading`` holds further options of `load_bios`.
 
         Raises
         ------
         MlflowException
             When the data cannot be read or has a single occupation.
         """
-        dataset = load_bios(data, split)
+        dataset = load_bios(data, split, **(reading or {}))
         bios = check_bios(dataset.df, find_columns(list(dataset.df.columns)))
         present = np.unique(bios.occupations)
         if len(present) < 2:
@@ -391,7 +397,8 @@ def train(
     device : str, default="auto"
         Where the encoder runs.
     **settings
-        See `biasbios_mlflow.training.Settings`.
+        See `biasbios_mlflow.training.Settings`; also ``text_column``, ``occupation_column``,
+        ``gender_column``, ``label_names`` and ``gender_values``, as for `load_bios`.
 
     Returns
     -------
@@ -407,9 +414,10 @@ def train(
     import mlflow
 
     check_methods((method,), features)
+    reading = {name: settings.pop(name) for name in READING_OPTIONS if name in settings}
     chosen = Settings.of(method, settings)
     encoder = find_encoder(features, cache=cache, config=EvaluationConfig(device=device))
-    training = TrainingSet.read(data, split=split, scope=scope, encoder=encoder)
+    training = TrainingSet.read(data, split=split, scope=scope, encoder=encoder, reading=reading)
     active = mlflow.active_run()
     with mlflow.start_run(run_name=method, nested=active is not None) as run:
         log_parameters(

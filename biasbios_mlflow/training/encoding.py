@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 from collections.abc import Sequence
 from importlib import metadata
@@ -100,7 +99,7 @@ class CachedEncoder:
 
     def _chunk(self, texts: Sequence[str], rows: npt.NDArray[np.int64]) -> FloatArray:
         def encode() -> FloatArray:
-            return self._encoder(texts, rows).astype(np.float32, copy=False)
+            return self._encoder(texts, rows)[0].astype(np.float32, copy=False)
 
         if self._cache is None:
             return encode()
@@ -126,8 +125,6 @@ class CachedEncoder:
 
 def _identify(model: SentenceModel, running: Any) -> str:
     """Return a hash of all that vectors depend on beside the texts."""
-    import torch
-
     settings = (
         model.pooling,
         model.normalize,
@@ -137,11 +134,5 @@ def _identify(model: SentenceModel, running: Any) -> str:
         *(metadata.version(package) for package in ("torch", "transformers", "tokenizers")),
     )
     digest = hashlib.sha256(repr(settings).encode())
-    shape = {k: v for k, v in model.model.config.to_dict().items() if k != "_name_or_path"}
-    digest.update(json.dumps(shape, sort_keys=True, default=str).encode())
-    digest.update(repr(sorted(model.tokenizer.get_vocab().items())).encode())
-    for name, tensor in model.model.state_dict().items():
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(flat.view(torch.uint8).numpy())
+    model.update(digest)
     return digest.hexdigest()

@@ -21,7 +21,7 @@ from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.data_report import DataReport, examine_data
 from biasbios_mlflow.findings import Findings
 from biasbios_mlflow.pipeline import evaluate_bios
-from biasbios_mlflow.prediction.predictor import find_predictor
+from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from tests.program import call_program, run_program
 
 
@@ -116,7 +116,8 @@ class TestFindings:
         checked = check_bios(frame, find_columns(list(frame.columns)))
         for options in ({}, {"n_jobs": 2}, {"window_size": 50}):
             config = EvaluationConfig.parse({"n_replicates": 100, **options})
-            evaluation = evaluate_bios(checked, find_predictor(classifier, config), config)
+            model = SklearnPredictor(classifier)
+            evaluation = evaluate_bios(checked, model, config)
             assert evaluation.result.findings.to_dict() == expected
         assert expected["duplicates"] == 7
         changed = evaluation.scores.metrics["swap_coverage"]

@@ -21,7 +21,7 @@ from biasbios_mlflow.bios.sources import open_source, separated
 from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.pipeline import evaluate_bios
-from biasbios_mlflow.prediction.predictor import find_predictor
+from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from tests.conftest import Registered
 
 OPTIONS: dict[str, Any] = {"n_replicates": 500, "window_size": 100}
@@ -141,7 +141,7 @@ def test_processes_and_resuming_see_the_same_windows(
 
     def scores(data: Any, **options: Any) -> dict[str, float]:
         config = EvaluationConfig.parse({**OPTIONS, **options})
-        predictor = find_predictor(classifier, config)
+        predictor = SklearnPredictor(classifier)
         return dict(evaluate_bios(data, predictor, config).scores.metrics)
 
     expected = scores(check_bios(bios, columns))

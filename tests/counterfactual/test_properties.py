@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from biasbios_mlflow.counterfactual import SCOPES, changed_words, swap_gender, swap_with_directions
@@ -127,6 +127,7 @@ def test_what_is_looked_through_stays(text: str, frame: str):
 @given(st.lists(st.sampled_from((*FORMS, "work", "to", "oslo", "a")), min_size=1))
 def test_plain_pronouns_are_all_swapped(words: list[str]):
     text = " ".join(words)
+    assume(not re.search(r"\w (He|She)\b", text))  # inside of a sentence it can be a surname
     count = sum(word.lower() in PRONOUNS for word in words)
     assert len(changed_words(text)) == count
 

@@ -32,7 +32,7 @@ def version_of(root: Path) -> str:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__", "sample.tsv.xz", "phrases.tsv")
+    ignored = shutil.ignore_patterns("__pycache__", "sample*")
     shutil.copytree(PACKAGE, tmp_path / "biasbios_mlflow", ignore=ignored)
     return tmp_path
 

@@ -63,7 +63,7 @@ def test_limits(rule: dict[str, Any], passed: bool, tested: float) -> None:
     ("rule", "says"),
     [
         ({"metric": "ctf", "max": 1.0}, "missing: the model returns only labels"),
-        ({"metric": "gap_rsm", "max": 1.0}, "missing: no such metric"),
+        ({"metric": "gap_abs", "max": 1.0}, "missing: no such metric"),
         ({"metric": "tpr_gap/rapper*", "abs_max": 1.0}, "missing: no such metric"),
         ({"metric": "bios", "min": 1}, "no interval; set bound: point"),
     ],

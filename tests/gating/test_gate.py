@@ -15,10 +15,13 @@ from mlflow.exceptions import MlflowException
 
 import biasbios_mlflow
 from biasbios_mlflow.gating import reports
+from biasbios_mlflow.gating.promotion import alias_history
 from tests.gating.conftest import Versions, alias, tags
 from tests.program import call_program, run_program
 
+EVALUATION = {"n_replicates": 300}
 LENIENT: dict[str, Any] = {
+    "evaluation": EVALUATION,
     "rules": [
         {"metric": "balanced_accuracy", "min": 0.3},
         {"metric": "prediction_consistency", "no_worse_than_champion": {"margin": 0.02}},
@@ -30,7 +33,8 @@ LENIENT: dict[str, Any] = {
 
 
 def gate(uri: str, data: Any, policy: Any = LENIENT, **options: Any) -> Any:
-    return biasbios_mlflow.gate(uri, data, policy, n_replicates=300, **options)
+    policy = {"evaluation": EVALUATION, **policy}
+    return biasbios_mlflow.gate(uri, data, policy, **options)
 
 
 def test_first_champion_then_a_fairer_one_then_the_unfair_one_again(
@@ -49,11 +53,15 @@ def test_first_champion_then_a_fairer_one_then_the_unfair_one_again(
     assert second.champion_version == "1"
     assert alias(name) == "2"
     assert tags(name, "1")["replaced_by"] == "2"
+    assert alias_history(mlflow.MlflowClient(), name, "champion") == ("1", "2")
     told = tags(name, "2")
-    assert told["run_id"] == second.run_id
-    assert told["policy_sha256"] == second.policy_sha256
-    assert told["data_sha256"] == second.data_sha256
+    assert set(told) == {"verdict", "reason", "evidence"}
     assert told["reason"] == "all 2 rules passed"
+    evidence = json.loads(told["evidence"])
+    assert evidence["run_id"] == second.run_id
+    assert evidence["policy_sha256"] == second.policy_sha256
+    assert evidence["data_sha256"] == second.data_sha256
+    assert set(evidence["files"]) == {"gate.json", "summary.json", "predictions.parquet"}
     assert mlflow.get_run(second.run_id).data.metrics == pytest.approx(
         second.evaluation.metrics, abs=0
     )
@@ -85,11 +93,14 @@ def test_the_stored_champion_is_reused_only_for_the_same_data(
     assert runs_of_champion() == before
     anew = gate(f"models:/{name}/2", bios.iloc[1:], dry_run=True)
     assert runs_of_champion() == before + 1
-    other_config = gate(f"models:/{name}/2", bios, dry_run=True, min_cell=2)
-    assert runs_of_champion() == before + 2
+    assert any("data" in note for note in anew.notes)
+    other_cells = {**LENIENT, "evaluation": {**EVALUATION, "min_cell": 2}}
+    rescored = gate(f"models:/{name}/2", bios, other_cells, dry_run=True)
+    assert runs_of_champion() == before + 1  # the rows are the same, however they are scored
     assert reused.passed
+    assert reused.notes == rescored.notes == ()
     assert anew.passed
-    assert other_config.passed
+    assert rescored.passed
 
 
 def test_fails_by_the_bound_and_passes_by_the_point(versions: Versions, bios: pd.DataFrame) -> None:
@@ -154,7 +165,11 @@ def test_a_broken_evaluation_moves_nothing_and_says_error(
     name = versions("plain", "augmented")
     gate(f"models:/{name}/1", bios)
     with pytest.raises(MlflowException, match="no column"):
-        gate(f"models:/{name}/2", bios, gender_column="nowhere")
+        gate(
+            f"models:/{name}/2",
+            bios,
+            {**LENIENT, "evaluation": {"gender_column": "nowhere"}},
+        )
     assert alias(name) == "1"
     assert tags(name, "2")["verdict"] == "error"
     assert "no column" in tags(name, "2")["reason"]
@@ -235,7 +250,7 @@ class TestRollback:
         gate(f"models:/{name}/1", bios)
         done = call_program("gate", name, "--rollback", "champion")
         assert done.returncode == 2
-        assert "replaces" in done.stderr
+        assert "before version 1" in done.stderr
         assert alias(name) == "1"
 
 
@@ -253,7 +268,7 @@ class TestCommand:
         name = versions("plain")
         done = run_program(
             *("gate", f"models:/{name}/1", "--data", str(bios_csv), "--policy", str(policy_file)),
-            *("--n-replicates", "300", "--json"),
+            "--json",
             *("--junit", str(tmp_path / "gate.xml"), "--summary", str(tmp_path / "gate.md")),
         )
         assert done.returncode == 0, done.stderr
@@ -277,7 +292,7 @@ class TestCommand:
         mlflow.MlflowClient().set_registered_model_alias(name, "champion", "1")
         done = call_program(
             *("gate", f"models:/{name}/2", "--data", str(bios_csv), "--policy", str(policy_file)),
-            *("--n-replicates", "300", "--junit", str(tmp_path / "gate.xml")),
+            *("--junit", str(tmp_path / "gate.xml")),
         )
         assert done.returncode == 1, done.stderr
         assert done.stdout.startswith(f"Gate failed: {name} version 2 against 1")

@@ -112,7 +112,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_schema_knows_every_key() -> None:
     schema = GatePolicy.model_json_schema()
-    assert set(schema["properties"]) == {"rules", "champion", "promote", "first_champion"}
+    assert set(schema["properties"]) == {
+        *("evaluation", "rules", "champion", "promote", "first_champion")
+    }
     assert schema["additionalProperties"] is False
     assert set(schema["$defs"]["Rule"]["properties"]) == {
         *("metric", "min", "max", "abs_max", "bound", "no_worse_than_champion")

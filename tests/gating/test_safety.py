@@ -24,6 +24,7 @@ from tests.gating.conftest import alias, tags
 from tests.program import Done, call_program
 
 POLICY = {
+    "evaluation": {"n_replicates": 300},
     "rules": [
         {"metric": "balanced_accuracy", "min": 0.3},
         {"metric": "prediction_consistency", "no_worse_than_champion": {"margin": 0.02}},
@@ -94,7 +95,7 @@ class Outage:
 def call_gate(url: str, uri: str, data: Path, policy: Path) -> Done[str]:
     """Run a gate against a server, in this process."""
     mlflow.set_tracking_uri(url)
-    options = ("--data", str(data), "--policy", str(policy), "--n-replicates", "300", "--json")
+    options = ("--data", str(data), "--policy", str(policy), "--json")
     return call_program("gate", uri, *options)
 
 
@@ -168,7 +169,7 @@ def test_eight_gates_at_once(
         printed = json.loads(done.stdout)
         told = tags("gated", version)
         assert told["verdict"] == printed["verdict"]
-        assert told["run_id"] == printed["run_id"]
+        assert json.loads(told["evidence"])["run_id"] == printed["run_id"]
         assert (done.returncode == 0) == (printed["verdict"] == "passed") == printed["promoted"]
         if printed["promoted"]:
             promoted.append((version, printed["champion_version"]))
@@ -183,4 +184,6 @@ def test_eight_gates_at_once(
     for _ in promoted:
         at = replaced[at]
     assert alias("gated") == at
-    assert mlflow.MlflowClient().get_registered_model("gated").tags == {}
+    left = mlflow.MlflowClient().get_registered_model("gated").tags
+    assert list(left) == ["biasbios.gate.history.champion"]  # no turn is left
+    assert json.loads(left["biasbios.gate.history.champion"])[-1] == at

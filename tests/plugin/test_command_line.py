@@ -41,7 +41,9 @@ def test_evaluate_json(registered: Registered, bios_csv: Path) -> None:
 def test_evaluate_table_fits_80_columns(
     registered: Registered, bios_csv: Path, mlflow_server: str
 ) -> None:
-    done = run_program("evaluate", registered.uri, "--data", str(bios_csv), "--n-replicates", "200")
+    done = call_program(
+        *("evaluate", registered.uri, "--data", str(bios_csv), "--n-replicates", "200")
+    )
     assert done.returncode == 0, done.stderr
     for name in ("balanced_accuracy", "ctf", "prediction_consistency", "gap_rms", "gap_abs"):
         assert name in done.stdout
@@ -82,7 +84,7 @@ def test_what_cannot_run_says_so_and_exits_with_2(
 
 
 def test_train_registers_a_version(bios_csv: Path, mlflow_server: str) -> None:
-    done = run_program(
+    done = call_program(
         *("train", "--data", str(bios_csv), "--split", "", "--method", "cda"),
         *("--register", "trained-by-cli", "--json"),
     )

@@ -58,7 +58,7 @@ def reference(classifier: Pipeline, bios: pd.DataFrame) -> dict[str, float]:
         rates = [
             np.mean((predicted == truth)[(truth == occupation) & (genders == gender)])
             for gender in ("male", "female")
-            if ((truth == occupation) & (genders == gender)).any()
+            if ((truth == occupation) & (genders == gender)).sum() >= 5
         ]
         if len(rates) == 2:
             gaps.append(rates[0] - rates[1])

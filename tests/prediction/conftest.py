@@ -76,10 +76,13 @@ def make_bert(vocabulary: Sequence[str], **options: Any) -> Any:
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=64,
-        max_position_embeddings=64,
         initializer_range=0.5,
         pad_token_id=0,
-        **{"id2label": dict(enumerate(OCCUPATIONS)), **options},
+        **{
+            "id2label": dict(enumerate(OCCUPATIONS)),
+            "max_position_embeddings": 64,
+            **options,
+        },
     )
     return transformers.BertForSequenceClassification(config)
 

@@ -77,7 +77,7 @@ def test_callable(loaded: Any, bios: pd.DataFrame, expected: pd.DataFrame) -> No
     assert_as_expected(evaluation, expected)
     assert len(calls) == 1
     assert len(bios) < calls[0] <= 2 * len(bios)
-    assert evaluation.path.endswith("counting, then sklearn.predict_proba")
+    assert evaluation.path.endswith("counting, then sklearn.predict and predict_proba")
     assert evaluation.config.as_json()["encoder"].endswith("counting")
 
 
@@ -140,7 +140,7 @@ def test_decision_function(bios: pd.DataFrame, mlflow_server: str) -> None:
         info = mlflow.sklearn.log_model(svm, name="model", pip_requirements=["scikit-learn"])
     model = mlflow.pyfunc.load_model(info.model_uri)
     evaluation = run(model, bios, encoder=encode)
-    assert evaluation.path.endswith("sklearn.decision_function")
+    assert evaluation.path.endswith("sklearn.predict and decision_function")
     rows = pd.read_parquet(evaluation.predictions_path)
     assert rows["prediction"].tolist() == svm.predict(encode(bios["hard_text"])).tolist()
     assert "ctf" in evaluation.scores.metrics
@@ -169,7 +169,9 @@ def test_hugging_face_encoder(
 
     found = find_features(EvaluationConfig(encoder=str(tmp_path), token_budget=300))
     assert isinstance(found, Encoder)
-    vectors = found(texts, make_bios(few).rows)
+    vectors, cut = found(texts, make_bios(few).rows)
+    assert cut is not None
+    assert cut.tolist() == [len(tokenizer(text)["input_ids"]) > 64 for text in texts]
     with torch.inference_mode():
         for text, vector in zip(texts, vectors, strict=True):
             ids = tokenizer(text, truncation=True, return_tensors="pt")

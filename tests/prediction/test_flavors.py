@@ -52,7 +52,7 @@ def test_sklearn_and_its_pyfunc(
 ) -> None:
     fast = evaluate(registered.uri, bios)
     plain = evaluate(registered.uri, bios, prediction="pyfunc")
-    assert path_of(fast) == "sklearn.predict_proba"
+    assert path_of(fast) == "sklearn.predict and predict_proba"
     assert path_of(plain) == "pyfunc.predict"
     for name in ("balanced_accuracy", "prediction_consistency", "gap_rms", "gap_abs"):
         assert fast.metrics[f"biasbios/{name}"] == plain.metrics[f"biasbios/{name}"]
@@ -85,7 +85,7 @@ def test_sklearn_with_ids_for_classes(bios: pd.DataFrame) -> None:
     model = make_pipeline(TfidfVectorizer(max_features=500), LinearSVC())
     model.fit(list(bios["hard_text"]), ids)
     result = evaluate(log(model, "ids"), bios)
-    assert path_of(result) == "sklearn.decision_function"
+    assert path_of(result) == "sklearn.predict and decision_function"
     expected = np.mean(model.predict(list(bios["hard_text"])) == ids)
     assert result.metrics["biasbios/accuracy"] == pytest.approx(expected)
     assert "biasbios/ctf" in result.metrics

@@ -13,15 +13,21 @@ from mlflow.exceptions import MlflowException
 from scipy.special import softmax
 
 from biasbios_mlflow.bios.occupations import OCCUPATIONS, Labels
-from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
+from biasbios_mlflow.prediction.outputs import (
+    Output,
+    OutputReader,
+    Predictions,
+    ReadOtherwise,
+    Returns,
+)
 
 THREE = ("nurse", "poet", "yoga_teacher")
 MATRIX = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.3, 0.5, 0.2], [0.25, 0.35, 0.4]])
 CODES = [0, 2, 1, 2]
 
 
-def reader(**options: Any) -> OutputReader:
-    return OutputReader(Labels(THREE, ids=True), **options)
+def reader(**known: Any) -> OutputReader:
+    return OutputReader(Labels(THREE, ids=True), returns=Returns(**known))
 
 
 def names(predictions: Predictions, of: OutputReader) -> list[str]:
@@ -147,7 +153,7 @@ def test_classes_that_the_model_lacks_have_probability_0() -> None:
 
 
 def test_ids_are_positions_in_the_classes_of_the_model() -> None:
-    read = OutputReader(Labels(THREE), classes=["yoga_teacher", "poet", "nurse"])
+    read = OutputReader(Labels(THREE), returns=Returns(classes=["yoga_teacher", "poet", "nurse"]))
     assert names(read.read([0, 1, "LABEL_2"], 3), read) == ["yoga_teacher", "poet", "nurse"]
 
 
@@ -238,11 +244,11 @@ def test_ids_of_another_label_set_are_refused() -> None:
     labels = Labels(OCCUPATIONS, ids=True)
     for classes in (list(range(20)), [f"LABEL_{i}" for i in range(20)]):
         with pytest.raises(MlflowException, match="label_names") as error:
-            OutputReader(labels, classes=classes, ids_known=False)
+            OutputReader(labels, returns=Returns(classes=classes), ids_known=False)
         assert "19" in str(error.value)
         assert "yoga_teacher" in str(error.value)
-        assert OutputReader(labels, classes=classes).labels is labels
-    whole = OutputReader(labels, classes=list(range(28)), ids_known=False)
+        assert OutputReader(labels, returns=Returns(classes=classes)).labels is labels
+    whole = OutputReader(labels, returns=Returns(classes=list(range(28))), ids_known=False)
     assert names(whole.read(np.eye(28), 28), whole) == list(OCCUPATIONS)
 
 
@@ -259,3 +265,136 @@ def test_names_travel_to_another_reader(caplog: pytest.LogCaptureFixture) -> Non
     codes = second.encode(first.names)[found.codes]
     assert [second.names[code] for code in codes] == ["poet", "astronaut", "pilot"]
     assert not caplog.records
+
+
+def test_what_is_declared_is_not_guessed() -> None:
+    numbers = np.array([[0.0, 0.3, 0.1], [0.0, 0.9, 0.2]])  # could be either
+    for kind, expected in (("probabilities", numbers), ("logits", softmax(numbers, axis=1))):
+        read = reader(kind=kind)
+        np.testing.assert_allclose(read.read(numbers, 2).probabilities, expected)
+        assert read.note() is None
+    one = OutputReader(Labels(["nurse"]), returns=Returns(kind="probabilities", classes=["nurse"]))
+    assert one.read(np.ones((3, 1)), 3).probabilities.tolist() == [[1.0]] * 3
+    with pytest.raises(MlflowException, match="several outputs"):
+        reader(kind="labels").read(np.array([["nurse", "male"], ["poet", "female"]]), 2)
+
+
+def test_labels_and_scores_known_apart() -> None:
+    """The label is the model's own, whatever the largest score says."""
+    read = reader(kind="probabilities", classes=list(THREE))
+    found = read.read(Output(["poet", "poet", "nurse", "nurse"], MATRIX), 4)
+    assert found.codes.tolist() == [1, 1, 0, 0]
+    np.testing.assert_array_equal(found.probabilities, MATRIX)
+
+
+def test_margins_below_1_are_read_alike_in_any_order() -> None:
+    """Windows that could hold probabilities come to be read as what later ones show."""
+    windows = [np.array([[0.0, 0.3, 0.2], [0, 0.9, 0.1]]), np.array([[0.0, -0.3, 0.1]] * 2)]
+    results = []
+    for order in ([0, 1], [1, 0]):
+        read = reader()
+        try:
+            found = {i: read.read(windows[i], 2).probabilities for i in order}
+        except ReadOtherwise as other:
+            read = read.another(Returns(kind=other.kind))
+            found = {i: read.read(windows[i], 2).probabilities for i in order}
+        results.append(np.concatenate([found[0], found[1]]))
+    np.testing.assert_array_equal(*results)
+    np.testing.assert_allclose(results[0], softmax(np.concatenate(windows), axis=1))
+
+
+def test_the_form_is_decided_on_the_whole_window() -> None:
+    parts = [(slice(0, 2), MATRIX[:2] - 0.05), (slice(2, 4), MATRIX[2:] - 0.5)]
+    read = reader()
+    found = read.read_window(parts, np.arange(4))
+    assert read.kind == "logits"
+    assert found.codes.tolist() == CODES
+    assert "logits" in str(read.note())
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NA, pd.NaT], ids=str)
+@pytest.mark.parametrize("place", [0, 2, 4])
+@pytest.mark.parametrize("form", ["label", "dict", "ranked"])
+def test_a_missing_prediction_means_the_same_everywhere(
+    nothing: object, place: int, form: str
+) -> None:
+    cells: list[Any] = ["nurse", "poet", "poet", "nurse"]
+    if form != "label":
+        cells = [{"label": cell, "score": 0.5} for cell in cells]
+    if form == "ranked":
+        cells = [[cell, {"label": "yoga_teacher", "score": 0.1}] for cell in cells]
+    cells.insert(place, nothing)
+    read = reader()
+    found = names(read.read(cells, 5), read)
+    assert found.pop(place) == "(no prediction)"
+    assert found == ["nurse", "poet", "poet", "nurse"]
+
+
+def test_percent() -> None:
+    with pytest.raises(MlflowException, match=r"percent.*divide the model's output by 100"):
+        reader().read(MATRIX * 100, 4)
+
+
+def test_rows_that_do_not_sum_to_1_are_told() -> None:
+    read = reader()
+    read.read(MATRIX * 0.5, 4)
+    assert "independent probabilities" in str(read.note())
+    sure = reader()
+    sure.read(MATRIX, 4)
+    assert sure.note() is None
+
+
+def test_sparse_matrices() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    found = reader().read(sparse.csr_matrix(MATRIX), 4)
+    np.testing.assert_array_equal(found.probabilities, MATRIX)
+
+
+def _ranked_lists() -> list[dict[str, Any]]:
+    rows = []
+    for row in MATRIX:
+        ranked = _ranked(row)
+        rows.append(
+            {
+                "sequence": "…",
+                "labels": [cell["label"] for cell in ranked],
+                "scores": [cell["score"] for cell in ranked],
+            }
+        )
+    return rows
+
+
+@pytest.mark.parametrize("form", ["dicts", "frame of lists", "frame of rows"])
+def test_zero_shot_classification(form: str) -> None:
+    rows: Any = _ranked_lists()
+    if form == "frame of lists":
+        rows = pd.DataFrame(rows)
+    elif form == "frame of rows":  # as MLflow writes them out
+        rows = pd.DataFrame(rows).explode(["labels", "scores"], ignore_index=True)
+    found = reader().read(rows, 4)
+    assert found.codes.tolist() == CODES
+    np.testing.assert_allclose(found.probabilities, MATRIX)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ([{"choices": []}, {"choices": []}], "choices"),
+        ([{"label": "nurse"}, {"score": 1.0}], r"a dict with the keys \['score'\] for row 8"),
+        ([[{"label": "nurse", "score": 1.0}], [{"name": "poet"}]], r"\['name'\].* for row 8"),
+        (["nurse", {"label": "poet"}], "a dict for row 8 and a label for row 7"),
+        ([[0.1, 0.7, 0.2], None], "bio of row 8: found no prediction"),
+        (np.zeros((2, 2, 2)), "an array of shape"),
+        (object(), "an object of type object"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_row(output: Any, message: str) -> None:
+    with pytest.raises(MlflowException, match=message):
+        reader().read(output, 2, rows=np.array([7, 8]))
+
+
+def test_one_column_named_like_a_class_is_its_probability() -> None:
+    found = reader().read(pd.DataFrame({"nurse": [1.0, 1.0]}), 2)
+    assert found.probabilities is not None
+    ids = reader().read(pd.DataFrame({"prediction": [1.0, 2.0]}), 2)
+    assert ids.codes.tolist() == [1, 2]

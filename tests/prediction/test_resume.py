@@ -180,7 +180,7 @@ def test_what_a_window_depends_on(
         return rows_predicted(model) > 0
 
     assert not predicted(frame, seed=1, max_flips=3, min_cell=2, log_texts=False)
-    assert predicted(frame, max_length=7)
+    assert predicted(frame, scope="words")
     assert predicted(frame.assign(hard_text=frame["hard_text"] + "."))
     assert predicted(frame.iloc[::-1].reset_index(drop=True))
     other = load()
@@ -226,5 +226,5 @@ def test_window_files_hold_plain_arrays(
 ) -> None:
     run(load(), bios.head(WINDOW), resume_dir=str(tmp_path / "w"))
     (path,) = windows(tmp_path / "w")
-    assert path.read_bytes().startswith(b"biasbios window 1\n")
+    assert path.read_bytes().startswith(b"biasbios window 2\n")
     assert json.loads(json.dumps(path.name.removesuffix(".window"))).isalnum()

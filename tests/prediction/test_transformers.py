@@ -18,7 +18,9 @@ from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.prediction.predictor import find_predictor
 from biasbios_mlflow.prediction.transformers import TransformersPredictor
 from biasbios_mlflow.rows import read_outcomes
-from tests.prediction.conftest import ALL_CLASSES, log_pipeline, make_pipeline, run
+from tests.prediction.conftest import ALL_CLASSES, log_pipeline, make_bios, make_pipeline, run
+
+PROBED = 12
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -39,6 +41,13 @@ def few(bios: pd.DataFrame) -> pd.DataFrame:
     ]
     few.loc[5, "hard_text"] = "No gendered word here."
     return few
+
+
+@pytest.fixture(scope="module")
+def short(few: pd.DataFrame, tokenizer: Any) -> pd.DataFrame:
+    """Those of them that the model takes whole, swapped too."""
+    whole = [len(tokenizer(text)["input_ids"]) < 60 for text in few["hard_text"]]
+    return few[whole].reset_index(drop=True)
 
 
 @pytest.fixture
@@ -102,18 +111,21 @@ def test_unchanged_texts_are_predicted_once(bert: Any, few: pd.DataFrame) -> Non
         hook.remove()
     changed = int(rows_of(evaluation)["changed"].sum())
     assert 0 < changed < len(few)
-    assert sum(seen) == len(few) + changed
+    # Of the longest, the shortest and some others the pipeline's own predict is asked, too.
+    assert sum(seen) == len(few) + changed + PROBED
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_model_comes_back_as_it_was(bert: Any, few: pd.DataFrame, training: bool) -> None:
+def test_model_comes_back_as_it_was(
+    bert: Any, few: pd.DataFrame, short: pd.DataFrame, training: bool
+) -> None:
     network = bert.get_raw_model().model
     network.train(training)
     network.bert.embeddings.eval()  # a part that somebody froze
     before = {name: (m.training) for name, m in network.named_modules()}
     weights = {name: p.clone() for name, p in network.named_parameters()}
     run(bert, few)
-    run(bert, few, dtype="bfloat16")
+    run(bert, short, dtype="bfloat16")
     assert {name: m.training for name, m in network.named_modules()} == before
     assert network.device.type == "cpu"
     for name, parameter in network.named_parameters():
@@ -132,11 +144,26 @@ def test_model_comes_back_after_an_error(
 
 
 def test_dtype(bert: Any, few: pd.DataFrame) -> None:
-    full = matrix(rows_of(run(bert, few)))
-    half = run(bert, few, dtype="bfloat16")
-    assert half.path.endswith("bfloat16")
-    difference = np.abs(matrix(rows_of(half)) - full).max()
-    assert 1e-6 < difference < 0.2
+    bios = make_bios(few)
+    found = []
+    for dtype in ("auto", "bfloat16"):
+        predictor = find_predictor(bert, EvaluationConfig(dtype=dtype))
+        scores = np.empty((len(bios), 28))
+        for rows, output in predictor.predict(predictor.variants(bios, bios.texts).inputs):
+            scores[rows] = output.scores
+        found.append(scores)
+    assert predictor.path.endswith("bfloat16")
+    assert 1e-6 < np.abs(found[0] - found[1]).max() < 0.2
+
+
+def test_a_precision_that_gives_other_labels_is_not_what_is_deployed(
+    bert: Any, short: pd.DataFrame
+) -> None:
+    whole, half = run(bert, short), run(bert, short, dtype="bfloat16")
+    assert whole.warnings == ()
+    assert half.path == "pyfunc.predict"
+    assert "bfloat16 gives" in half.warnings[0]
+    assert rows_of(half)["prediction"].equals(rows_of(whole)["prediction"])
 
 
 @pytest.mark.parametrize("device", ["cuda:77", "hpu", "xla", "a toaster"])
@@ -178,21 +205,22 @@ def test_out_of_memory_with_a_single_bio_is_an_error(
 
 
 def test_both_variants_are_cut_at_the_same_token(bert: Any, few: pd.DataFrame) -> None:
-    network = bert.get_raw_model().model
+    bert.get_raw_model()._preprocess_params.update(truncation=True, max_length=4)
     widths = []
-    hook = network.register_forward_pre_hook(
+    hook = bert.get_raw_model().model.register_forward_pre_hook(
         lambda module, args, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
     )
     try:
-        run(bert, few)
-        assert max(widths) == 64
-        widths.clear()
-        evaluation = run(bert, few, max_length=4)
+        evaluation = run(bert, few)
     finally:
         hook.remove()
     assert max(widths) == 4
+    assert evaluation.path.startswith("transformers")
     rows = rows_of(evaluation)
     assert (rows["counterfactual_prediction"] == rows["prediction"]).sum() > 0
+    assert evaluation.result.cut > len(few) / 2
+    with pytest.raises(MlflowException, match=r"max_length: found 4 .*model_config"):
+        run(bert, few, max_length=4)
 
 
 def test_limits_of_the_model_count_where_the_tokenizer_has_none(vocabulary: Any) -> None:
@@ -267,9 +295,9 @@ def test_padding_on_either_side(
         results = []
         for budget in (1, 500):
             found = np.empty((len(texts), 28), dtype=np.float32)
-            for at, part in TokenModel(model, tokenizer, token_budget=budget).run(
-                texts, lambda output, mask: output.logits
-            ):
+            running = TokenModel(model, tokenizer, token_budget=budget)
+            tokens = running.tokenize(texts)
+            for at, part in running.run(tokens, lambda output, mask: output.logits):
                 found[at] = part
             results.append(found)
     finally:

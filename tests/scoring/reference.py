@@ -52,7 +52,7 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
     if len(present) > 1:
         out["balanced_accuracy_ovr"] = mean(balanced)
 
-    gaps, variances, fpr_gaps = [], [], []
+    gaps, varied, variances, fpr_gaps = [], [], [], []
     for occupation in rows.labels:
         cells = {
             gender: [p == occupation for y, g, p in bios if y == occupation and g == gender]
@@ -64,15 +64,14 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
         male, female = (Fraction(sum(cell), len(cell)) for cell in cells.values())
         out[f"tpr_gap/{occupation}"] = float(male - female)
         gaps.append(male - female)
-        together = cells["male"] + cells["female"]
-        pooled = Fraction(sum(together), len(together))
-        pooled = pooled * (1 - pooled) * len(together) / (len(together) - 1)
-        variances.append(
-            sum(
-                p * (1 - p) / (len(cell) - 1) if len(cell) > 1 else pooled
-                for p, cell in zip((male, female), cells.values(), strict=True)
+        if min(map(len, cells.values())) > 1:
+            variances.append(
+                sum(
+                    p * (1 - p) / (len(cell) - 1)
+                    for p, cell in zip((male, female), cells.values(), strict=True)
+                )
             )
-        )
+            varied.append(male - female)
         negatives = {
             gender: [p == occupation for y, g, p in bios if y != occupation and g == gender]
             for gender in ("male", "female")
@@ -85,18 +84,22 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
     if gaps:
         out["gap_rms"] = math.sqrt(mean([gap**2 for gap in gaps]))
         out["gap_abs"] = mean([abs(gap) for gap in gaps])
-        square = sum(gap**2 - v for gap, v in zip(gaps, variances, strict=True)) / len(gaps)
+    if varied:
+        square = sum(gap**2 - v for gap, v in zip(varied, variances, strict=True)) / len(varied)
         out["gap_rms_debiased"] = math.sqrt(max(0, square))
     if fpr_gaps:
         out["fpr_gap_rms"] = math.sqrt(mean([gap**2 for gap in fpr_gaps]))
         out["fpr_gap_abs"] = mean([abs(gap) for gap in fpr_gaps])
 
     swapped = rows.counterfactual_predictions
+    # Copies that are all the same show nothing.
+    nothing = rows.changed is not None and not any(rows.changed)
     if rows.changed is not None:
         out["swap_coverage"] = sum(rows.changed) / n
     if swapped is not None:
         same = [p == q for p, q in zip(rows.predictions, swapped, strict=True)]
-        out["prediction_consistency"] = sum(same) / n
+        if not nothing:
+            out["prediction_consistency"] = sum(same) / n
         if rows.changed is not None and any(rows.changed):
             kept = [s for s, c in zip(same, rows.changed, strict=True) if c]
             out["prediction_consistency_changed"] = sum(kept) / len(kept)
@@ -119,7 +122,7 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
             values["ctf_gap"].append(abs(pairs[place[p]][0] - pairs[place[p]][1]))
             if rows.changed is not None and rows.changed[i]:
                 changed.append(variance[place[p]])
-        if values["ctf"]:
+        if values["ctf"] and not nothing:
             out.update({name: mean(value) for name, value in values.items()})
         if changed:
             out["ctf_changed"] = mean(changed)

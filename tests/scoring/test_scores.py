@@ -52,7 +52,7 @@ def many(n: int = 2000, seed: int = 0) -> Scores:
     ],
 )
 def test_genders_in_every_spelling(genders: Any) -> None:
-    scores = score(FOUR["occupations"], genders, FOUR["predictions"])
+    scores = score(FOUR["occupations"], genders, FOUR["predictions"], min_cell=1)
     assert scores.metrics["tpr_gap/nurse"] == -1
     assert scores.metrics["gap_abs"] == 0.5
 
@@ -62,8 +62,11 @@ def test_genders_in_every_spelling(genders: Any) -> None:
     [
         ({"genders": ["male", "female", "male"]}, r"genders: found 3 rows, expected 4"),
         ({"predictions": ["poet"] * 5}, r"predictions: found 5 rows"),
-        ({"genders": ["male", "female", "x", "y"]}, r"genders: found 'x', 'y', expected male or"),
-        ({"genders": [0, 1, 2, 1]}, r"genders: found 2, expected"),
+        (
+            {"genders": ["male", "female", "x", "y"]},
+            r"genders: found the value\(s\) 'x', 'y', the first",
+        ),
+        ({"genders": [0, 1, 2, 1]}, r"genders: found the value\(s\) '2', the first in row 2"),
         ({"genders": ["male", None, "male", "female"]}, r"1 missing values, the first in row 1"),
         ({"predictions": ["poet", np.nan, "poet", "poet"]}, r"predictions: found 1 missing"),
         ({"occupations": ["nurse", None, None, "poet"]}, r"occupations: found 2 missing"),
@@ -121,7 +124,7 @@ def test_reasons_of_absent_metrics() -> None:
     assert paired.reasons["prediction_consistency_changed"] == "the swap changed no bio"
     men = score(["a", "b"], ["m", "m"], ["a", "a"])
     assert men.reasons["accuracy_gap"] == "no bios of women"
-    assert men.reasons["gap_rms"] == "no occupation has at least 1 bios of each gender"
+    assert men.reasons["gap_rms"] == "no occupation has at least 5 bios of each gender"
     mixed = Counts.from_codes(genders=[0], occupations=[0], predictions=[0], labels=["a"]) + (
         Counts.from_codes(
             genders=[0, 1],
@@ -131,8 +134,7 @@ def test_reasons_of_absent_metrics() -> None:
             labels=["a"],
         )
     )
-    reasons = scores_from_counts(mixed).reasons
-    assert reasons["prediction_consistency"] == "1 of 3 bios have no counterfactual prediction"
+    assert scores_from_counts(mixed).metrics["prediction_consistency"] == 1  # of two
 
 
 def test_no_bios_at_all() -> None:
@@ -148,7 +150,7 @@ def test_one_bio_and_one_class() -> None:
     one = score(["poet"], ["female"], ["poet"])
     assert one.metrics["balanced_accuracy"] == 1
     assert one.metrics["balanced_accuracy_ci_low"] < 0.5
-    two = score(["poet"] * 2, ["m", "f"], ["poet"] * 2)
+    two = score(["poet"] * 2, ["m", "f"], ["poet"] * 2, min_cell=1)
     assert two.metrics["gap_rms"] == 0
     assert two.metrics["gap_rms_ci_high"] > 0.3
     assert "fpr_gap_rms" in two.reasons
@@ -166,7 +168,7 @@ def test_scoring_rows_and_counts_gives_the_same_numbers() -> None:
     "scores",
     [
         many(),
-        score(**FOUR),
+        score(**FOUR, min_cell=1),
         score(["a"], [0], ["an occupation with a name that is much longer than the column"]),
     ],
     ids=["full", "labels only", "one bio"],
@@ -189,7 +191,7 @@ def test_dict_is_json_with_everything() -> None:
         "confidence": 0.95,
         "n_replicates": 10_000,
         "seed": 0,
-        "min_cell": 1,
+        "min_cell": 5,
     }
     assert all(math.isfinite(value) for value in state["metrics"].values())
 

@@ -85,6 +85,7 @@ def test_occupations_without_both_genders_are_listed_last_and_not_scored() -> No
         ["m", "f", "f"],
         ["dj", "poet", "poet"],
         labels=["poet", "dj", "model"],
+        min_cell=1,
     ).occupations
     assert table["occupation"].tolist() == ["dj", "poet", "model"]
     assert table["scored"].tolist() == [True, False, False]

@@ -1,23 +1,19 @@
-"""Intervals cover the population value, and agree with references where there are any."""
+"""Intervals of shares and means agree with references; replicates resample bios."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from biasbios_mlflow.scoring import Counts, score, scores_from_counts
+from biasbios_mlflow.scoring import Counts, scores_from_counts
 from biasbios_mlflow.scoring.scores import point_metrics
-from biasbios_mlflow.scoring.uncertainty import (
-    _mean_square_moments,
-    gamma_interval,
-    gap_intervals,
+from biasbios_mlflow.scoring.shares import (
+    fay_feuer_interval,
     mean_share_interval,
-    replicates,
     wilson_interval,
 )
+from biasbios_mlflow.scoring.uncertainty import replicates
 
 
 def covered(low: np.ndarray, high: np.ndarray, truth: float) -> float:
@@ -43,79 +39,35 @@ def test_mean_share_interval_of_perfect_shares_has_a_width() -> None:
     assert high == 1
 
 
-def test_variance_of_the_mean_square_gap_is_exact() -> None:
-    n, p = np.array([[5.0], [7.0]]), np.array([[0.8], [0.35]])
-    support = [np.arange(6), np.arange(8)]
-    values, weights = [], []
-    for x, y in itertools.product(*support):
-        rate = x / 5, y / 7
-        noise = rate[0] * (1 - rate[0]) / 4 + rate[1] * (1 - rate[1]) / 6
-        values.append((rate[0] - rate[1]) ** 2 - noise)
-        weights.append(stats.binom.pmf(x, 5, 0.8) * stats.binom.pmf(y, 7, 0.35))
-    mean = np.dot(weights, values)
-    variance = np.dot(weights, np.square(values)) - mean**2
-    found = _mean_square_moments(p, n)
-    assert float(found[0]) == pytest.approx(mean, abs=1e-12)
-    assert float(found[1]) == pytest.approx(variance, abs=1e-12)
+@pytest.mark.parametrize("seen", [0, 1, 3])
+def test_ctf_interval_of_rare_large_values_is_close_to_the_exact_one(seen: int) -> None:
+    n, largest = 50, 0.25
+    low, high = fay_feuer_interval(n, seen * largest / n, seen * largest**2 / n, largest=largest)
+    exact = stats.binomtest(seen, n).proportion_ci(0.95, method="exact")
+    assert float(high) == pytest.approx(largest * exact.high, rel=0.06)
+    assert float(high) >= largest * exact.high
+    assert float(low) == pytest.approx(largest * exact.low, rel=0.06)
 
 
-@pytest.mark.parametrize("gap", [0.0, 0.05, 0.1])
-@pytest.mark.parametrize("cell", [30, 300])
-def test_gap_intervals_cover_the_population_value(gap: float, cell: int) -> None:
-    rng = np.random.default_rng(11)
-    k = 28
-    signed = gap * rng.choice([-1, 1], k)
-    base = rng.permutation(np.linspace(0.5, 0.92, k))
-    n = np.full((2, k), cell)
-    hits = rng.binomial(n, np.stack([base + signed / 2, base - signed / 2]), (600, 2, k))
-    found = gap_intervals(hits, n, np.ones(k, dtype=bool))
-    # Three standard errors below the 93 % that the docs promise.
-    assert covered(*found.rms, gap) > 0.93 - 0.03
-    assert covered(*found.abs, gap) > 0.93 - 0.03
-    low, high = found.rms
-    assert (low <= found.rms_centre).all()
-    assert (found.rms_centre <= high).all()
-    assert (high > 0).all()
-    if gap and cell == 300:
-        assert covered(*found.rms, gap) < 0.98
-        assert (high - low).mean() < 0.04
-
-
-@pytest.mark.parametrize("cell", [2, 5, 1])
-def test_gap_intervals_exist_for_tiny_cells_and_perfect_models(cell: int) -> None:
-    n = np.full((2, 3), cell)
-    for hits in (n, 0 * n, np.array([[cell] * 3, [0] * 3])):
-        found = gap_intervals(hits, n, np.ones(3, dtype=bool))
-        for low, high in (found.rms, found.abs):
-            assert 0 <= low <= high <= 1
-            assert high > 0.05
-
-
-def test_gap_interval_of_one_occupation_is_close_to_newcombe() -> None:
-    scores = score([0] * 400, [0, 1] * 200, [0, 1] * 100 + [0] * 200)
-    low, high = scores.intervals["tpr_gap/0"]
-    assert scores.intervals["gap_rms"] == pytest.approx((low, high), abs=0.02)
-
-
-def test_gamma_interval_covers_the_mean_of_skewed_values() -> None:
-    rng = np.random.default_rng(0)
-    large = rng.random((1500, 2000)) < 0.05
-    change = np.where(large, rng.uniform(0.2, 0.9, large.shape), rng.normal(0, 0.03, large.shape))
-    values = np.square(change / 2)
-    truth = (0.05 * (0.9**3 - 0.2**3) / 3 / 0.7 + 0.95 * 0.03**2) / 4
-    low, high = gamma_interval(
-        2000, values.mean(axis=1), np.square(values).mean(axis=1), largest=0.25
+def test_ctf_interval_as_fay_and_feuer_compute_it() -> None:
+    values = np.array([0.25, 0.01, 0.0, 0.04, 0.1] * 8)
+    y, v, w = values.mean(), np.square(values / 40).sum(), 0.25 / 40
+    low, high = fay_feuer_interval(40, y, np.square(values).mean(), largest=0.25)
+    assert float(low) == pytest.approx(v / (2 * y) * stats.chi2.ppf(0.025, 2 * y**2 / v))
+    assert float(high) == pytest.approx(
+        (v + w**2) / (2 * (y + w)) * stats.chi2.ppf(0.975, 2 * (y + w) ** 2 / (v + w**2))
     )
-    assert 0.93 <= covered(low, high, truth) <= 0.97
-    # Both tails are missed about equally often, unlike with a normal approximation.
-    assert abs((high < truth).mean() - (low > truth).mean()) < 0.02
 
 
-def test_gamma_interval_of_constant_values() -> None:
-    low, high = gamma_interval(100, 0.0, 0.0, largest=0.25)
-    assert low == 0
-    assert high == pytest.approx(0.25 * (1 - 0.025**0.01))
-    assert np.ravel(gamma_interval(100, 0.0625, 0.0625**2, largest=0.25)).tolist() == [0.0625] * 2
+@pytest.mark.parametrize("large", [0.002, 0.01, 0.05, 0.5])
+def test_ctf_interval_covers_the_mean_of_skewed_values(large: float) -> None:
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((2000, 400)) < large, 0.2, rng.exponential(0.0005, (2000, 400)))
+    truth = large * 0.2 + (1 - large) * 0.0005
+    low, high = fay_feuer_interval(
+        400, values.mean(axis=1), np.square(values).mean(axis=1), largest=0.25
+    )
+    assert covered(low, high, truth) >= 0.94
 
 
 def bios(n: int, seed: int = 0) -> Counts:
@@ -149,7 +101,7 @@ def test_replicates_have_the_distribution_of_resampled_bios() -> None:
             changed=columns["changed"][rows] == 1,
             labels=list("abc"),
         )
-        for name, value in point_metrics(again, min_cell=1)[0].items():
+        for name, value in point_metrics(again, min_cell=5)[0].items():
             resampled.setdefault(name, []).append(value)
     drawn = replicates(counts, n_replicates=5000, seed=1)
     drawn.update({f"tpr_gap/{label}": drawn["tpr_gap"][:, k] for k, label in enumerate("abc")})

@@ -34,7 +34,7 @@ def error_of(*arguments: Any, **options: Any) -> str:
     [
         ("drop gender", {}, "gender_column: found none of the usual columns"),
         ("none", {"text_column": "hard_txt"}, "Fix: use text_column='hard_text'"),
-        ("unknown gender", {}, "gender: found the value(s) 'd'"),
+        ("unknown gender", {}, "gender (column 'gender'): found the value(s) 'd'"),
         ("no rows", {}, "data: found no rows"),
         ("no texts", {}, "incomplete bios of"),
         ("numbers", {}, "column 'hard_text': found values of type bigint, expected texts"),
@@ -84,8 +84,8 @@ class Broken(mlflow.pyfunc.PythonModel):
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> Any:
         scores = np.full((len(model_input), 28), 1 / 28)
-        if len(model_input) > 40:
-            scores[40] = np.nan
+        if len(model_input) > 100:  # more than the first bios, which are asked about beforehand
+            scores[100] = np.nan
         return scores
 
 
@@ -98,7 +98,7 @@ def test_an_error_on_an_executor_is_the_same_error(
         )
     frame = read(spark, parquet)
     message = error_of(f"models:/{info.model_id}", frame, output=str(tmp_path / "out"))
-    assert message.startswith("model output for the bio of row 40: found probabilities that are")
+    assert message.startswith("model output for the bio of row 100: found probabilities that are")
 
 
 def test_a_failed_evaluation_fails_its_own_run(spark: Any, parquet: str) -> None:

@@ -24,8 +24,8 @@ from biasbios_mlflow.runs import outcomes_at
 from biasbios_mlflow.scoring import HEADLINE, compare
 from biasbios_mlflow.training import BenchmarkResult, Settings, benchmark, benchmarking, train
 from biasbios_mlflow.training.classifiers import TrainingSet
-from tests.plugin.test_project import mlflow_run
-from tests.program import run_program
+from tests.plugin.test_project import run_project
+from tests.program import call_program
 from tests.training.conftest import QUICK
 
 pytest.importorskip("inFairness")
@@ -149,10 +149,9 @@ def test_killed_and_resumed(
         *("--split", "", "--test-split", "", "--methods", "baseline"),
         *("--n-replicates", "100", "--json"),
     ]
-    environment = {**os.environ, "MLFLOW_EXPERIMENT_ID": experiment}
     process = subprocess.Popen(
         [sys.executable, "-m", "biasbios_mlflow", *arguments, "--seeds", "50"],
-        env=environment,
+        env={**os.environ, "MLFLOW_EXPERIMENT_ID": experiment},
         stdout=subprocess.DEVNULL,
     )
     client = mlflow.MlflowClient()
@@ -165,7 +164,7 @@ def test_killed_and_resumed(
     process.wait()
     assert finished, "it ended before a run was finished"
 
-    done = run_program(*arguments, "--seeds", "3", environment=environment)
+    done = call_program(*arguments, "--seeds", "3")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     reused = {row["run_id"] for row in found["runs"] if row["reused"]}
@@ -253,15 +252,13 @@ def test_what_concerns_all_runs_is_said_at_once(
     assert mlflow.search_runs([experiment], output_format="list") == []
 
 
-def test_as_a_project(few: pd.DataFrame, tmp_path: Path) -> None:
+def test_as_a_project(few: pd.DataFrame, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     half = len(few) // 2
     few.assign(split=["train"] * half + ["test"] * (len(few) - half)).to_csv(
         tmp_path / "bios.csv", index=False
     )
-    done = mlflow_run(
-        *("-e", "benchmark", "-P", f"data={tmp_path / 'bios.csv'}", "-P", "seeds=1"),
-        *("-P", "methods=baseline"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "bal_accuracy" in done.stdout
-    assert max(map(len, done.stdout.splitlines()[:2])) <= 80
+    capfd.readouterr()
+    run_project("benchmark", data=tmp_path / "bios.csv", seeds=1, methods="baseline")
+    printed = capfd.readouterr().out
+    assert "bal_accuracy" in printed
+    assert max(map(len, printed.splitlines()[:2])) <= 80

@@ -11,10 +11,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.dataset as pads  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from biasbios_mlflow.bios.checked import check_distinct
+from biasbios_mlflow.bios.sources.class_labels import named, names_in_metadata
 from biasbios_mlflow.bios.sources.source import CHUNK_BYTES, CHUNK_ROWS, FileSource
 from biasbios_mlflow.bios.sources.unpacking import readable, stem, unpacked
 
-__all__ = ["ParquetSource"]
+__all__ = ["ParquetSource", "parquet_files"]
 
 _BUFFER = 1 << 20
 
@@ -22,7 +24,8 @@ _BUFFER = 1 << 20
 class ParquetSource(FileSource):
     """A parquet file, or a folder of parquet files of one schema, read page by page.
 
-    In a folder, ``name=value`` in the path of a file is a column, as Spark and Hive write it.
+    In a folder, ``name=value`` in the path of a file is a column, as Spark and Hive write it; files
+    of other kinds are left aside. Where `datasets` wrote the file, the ids of classes become names.
 
     Parameters
     ----------
@@ -37,8 +40,15 @@ class ParquetSource(FileSource):
         """Yield chunks of rows."""
         with readable(self._path), unpacked(self._path) as path:
             try:
-                data = pads.dataset(path, format="parquet", partitioning="hive")
-                none = data.schema.empty_table().to_pandas()
+                data = pads.dataset(
+                    parquet_files(path) if path.is_dir() else path,
+                    format="parquet",
+                    partitioning="hive",
+                    partition_base_dir=str(path) if path.is_dir() else None,
+                )
+                check_distinct(data.schema.names)
+                names = names_in_metadata(data.schema.metadata)
+                none = named(data.schema.empty_table().to_pandas(), names)
                 yield none
                 for fragment in data.get_fragments():
                     keys = pads.get_partition_keys(fragment.partition_expression)
@@ -55,5 +65,16 @@ def _chunks(path: str) -> Iterator[pd.DataFrame]:
         groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
         size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1)
         rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(size, 1)))
+        names = names_in_metadata(file.schema_arrow.metadata)
         for batch in file.iter_batches(batch_size=rows):
-            yield batch.to_pandas()
+            yield named(batch.to_pandas(), names)
+
+
+def parquet_files(folder: Path) -> list[str]:
+    """Return the parquet files in a folder and those in it, without hidden ones."""
+    return sorted(
+        str(path)
+        for path in folder.rglob("*")
+        if path.suffix.lower() in (".parquet", ".pq")
+        and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    )

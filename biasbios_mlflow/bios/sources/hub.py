@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from biasbios_mlflow.bios.sources.class_labels import named, names_in_features
 from biasbios_mlflow.bios.sources.source import CHUNK_ROWS, FileSource
 from biasbios_mlflow.errors import invalid, missing_extra
 
@@ -17,22 +18,29 @@ __all__ = ["HubSource"]
 class HubSource(FileSource):
     """One split of a dataset of the hub, which lies on disk as Arrow tables.
 
+    The ids of classes become the names that the dataset has for them.
+
     Parameters
     ----------
     data : datasets.Dataset
-    name, where : str
+    name : str
+    where : str or None
+        None for one that came from code.
     """
 
-    def __init__(self, data: Any, name: str, where: str) -> None:
+    def __init__(self, data: Any, name: str, where: str | None) -> None:
         super().__init__(name, where)
+        self.in_memory = where is None
         self._data = data
+        self._names = names_in_features(data.features)
 
     def parse(self, types: dict[str, Any] | None) -> Iterator[pd.DataFrame]:
         """Yield chunks of rows."""
         frames = self._data.with_format("pandas")
         if len(frames) == 0:
             yield pd.DataFrame(columns=self._data.column_names)
-        yield from frames.iter(batch_size=CHUNK_ROWS)
+        for chunk in frames.iter(batch_size=CHUNK_ROWS):
+            yield named(chunk, self._names)
 
 
 def load_hub(name: str) -> dict[str, HubSource]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from biasbios_mlflow.bios.occupations import replace_surrogates
 from biasbios_mlflow.bios.sources.source import CHUNK_BYTES, CHUNK_ROWS, FileSource
 from biasbios_mlflow.bios.sources.unpacking import opened, readable, stem
 
 __all__ = ["LinesSource"]
+
+_ESCAPED = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Half of a surrogate pair can only be there as an escape: the file is UTF-8."""
 
 
 class LinesSource(FileSource):
@@ -44,6 +49,13 @@ class LinesSource(FileSource):
                     raise ValueError(f"line {number}: {error}") from error
                 if not isinstance(record, dict):
                     raise ValueError(f"line {number} is no object")
+                if _ESCAPED.search(line):
+                    record = {
+                        replace_surrogates(key): replace_surrogates(cell)
+                        if isinstance(cell, str)
+                        else cell
+                        for key, cell in record.items()
+                    }
                 records.append(record)
                 size += len(line)
                 if len(records) == CHUNK_ROWS or size >= CHUNK_BYTES:

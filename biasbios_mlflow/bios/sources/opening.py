@@ -12,7 +12,7 @@ from biasbios_mlflow.bios.sample import SAMPLE_SPLITS, read_sample
 from biasbios_mlflow.bios.sources.artifacts import is_artifact, open_artifact
 from biasbios_mlflow.bios.sources.files import open_file, spellings, split_files, split_of
 from biasbios_mlflow.bios.sources.frames import FrameSource
-from biasbios_mlflow.bios.sources.hub import load_hub
+from biasbios_mlflow.bios.sources.hub import HubSource, load_hub
 from biasbios_mlflow.bios.sources.parts import OneSplit, Together
 from biasbios_mlflow.bios.sources.pickles import PickleSource
 from biasbios_mlflow.bios.sources.source import Source
@@ -45,6 +45,14 @@ def open_source(source: Any, split: str | None = None, *, mark_splits: bool = Fa
         return _one_split(FrameSource(source, "bios"), split)
     if isinstance(getattr(source, "df", None), pd.DataFrame):
         return _one_split(FrameSource(source.df, str(source.name)), split)
+    if type(source).__name__ == "HuggingFaceDataset":  # of mlflow.data
+        return _one_split(HubSource(source.ds, str(source.name), None), split)
+    if type(source).__module__.startswith("datasets."):
+        if isinstance(source, Mapping):
+            parts = {name: HubSource(part, f"bios-{name}", None) for name, part in source.items()}
+            return _of_splits(parts, "bios", None, split, mark_splits)
+        if hasattr(source, "with_format") and hasattr(source, "column_names"):
+            return _one_split(HubSource(source, "bios", None), split)
     if not isinstance(source, (str, Path)):
         raise invalid(
             "data",
@@ -67,13 +75,15 @@ def _open_sample(split: str | None, mark_splits: bool) -> Source:
     if split is None and mark_splits:
         parts = {part: _open_sample(part, False) for part in SAMPLE_SPLITS}
         return _of_splits(parts, "biasbios-sample", None, None, True)
+    if split is not None:
+        split = next((known for known in spellings(split) if known in SAMPLE_SPLITS), split)
     name = "biasbios-sample" if split is None else f"biasbios-sample-{split}"
     return FrameSource(read_sample(split), name)
 
 
 def _open_path(path: Path, shown: str, split: str | None, mark_splits: bool) -> Source:
     if path.is_dir() and (files := split_files(path)):
-        parts = {part: _of_files(files[part], shown) for part in files}
+        parts = {part: _of_files(files[part], shown, path.name, part) for part in files}
         return _of_splits(parts, path.name, shown, split, mark_splits)
     opened = open_file(path, shown)
     if isinstance(opened, PickleSource) and opened.unsplit and (split or mark_splits):
@@ -84,9 +94,12 @@ def _open_path(path: Path, shown: str, split: str | None, mark_splits: bool) -> 
     return _one_split(opened, split)
 
 
-def _of_files(paths: Sequence[Path], shown: str) -> Source:
+def _of_files(paths: Sequence[Path], shown: str, folder: str, split: str) -> Source:
     sources = [open_file(path, shown) for path in paths]
-    return sources[0] if len(sources) == 1 else Together(sources, sources[0].name, shown)
+    source = sources[0] if len(sources) == 1 else Together(sources, sources[0].name, shown)
+    if any(letter.isdigit() for letter in source.name):  # the number of a shard
+        source.name = f"{folder}-{split}"
+    return source
 
 
 def _one_split(source: Source, split: str | None) -> Source:

@@ -84,7 +84,7 @@ class OneSplit(Source):
         others: set[str] = set()
         any_row = False
         for chunk in self._source.chunks():
-            part = chunk[chunk["split"].isin(spellings(self._split))]
+            part = chunk[chunk["split"].map(_plain).isin(spellings(self._split))]
             if len(part) < len(chunk):
                 others.update(map(str, chunk["split"].unique()))
             any_row = any_row or len(part) > 0
@@ -119,3 +119,7 @@ class ChosenRows(Source):
         """Yield the chosen rows in order, under their positions in the source."""
         for chunk in self._source.chunks():
             yield chunk[self._chosen[chunk.index.to_numpy()]]
+
+
+def _plain(split: object) -> str:
+    return str(split).strip().lower()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from biasbios_mlflow.bios.checked import check_distinct
 from biasbios_mlflow.bios.sources.source import FileSource, rows_within_limit
 from biasbios_mlflow.bios.sources.unpacking import opened, readable, stem
 
@@ -42,9 +43,21 @@ class SeparatedSource(FileSource):
             if name in self.words or dtype.kind != "O"
         }
         with readable(self._path), opened(self._path) as file:
+            # pandas would rename the second of two columns of one name.
+            head = pd.read_csv(file, sep=self._separator, header=None, nrows=1, dtype=str)
+            check_distinct(head.iloc[0].dropna())
+        with readable(self._path), opened(self._path) as file:
             # Without low_memory=False, pandas would guess types for parts of a chunk.
+            # Only an empty cell is missing: in a text, "NA" is a word. What is missing among
+            # occupations and genders is decided in one place for all sources.
             reader = pd.read_csv(
-                file, sep=self._separator, iterator=True, dtype=told, low_memory=False
+                file,
+                sep=self._separator,
+                iterator=True,
+                dtype=told,
+                low_memory=False,
+                keep_default_na=False,
+                na_values=[""],
             )
             rows = _FIRST_ROWS
             chunk = reader.read(rows)

@@ -54,7 +54,7 @@ class _Unpacking(io.RawIOBase):
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading bytes, unpacked where its name ends in .gz."""
     with path.open("rb") as file:
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             yield io.BufferedReader(_Unpacking(file, path.name), _PIECE)
         else:
             yield file
@@ -63,7 +63,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
     """Give the path of an unpacked copy of a gz file, of others their own."""
-    if path.suffix != ".gz":
+    if path.suffix.lower() != ".gz":
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
@@ -96,4 +96,5 @@ def stem(path: Path) -> str:
     >>> stem(Path("data/test.v2.csv.gz"))
     'test.v2'
     """
-    return Path(path.name.removesuffix(".gz")).stem
+    name = path.name
+    return Path(name[:-3] if name.lower().endswith(".gz") else name).stem

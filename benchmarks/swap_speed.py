@@ -86,13 +86,14 @@ def main() -> None:
 
         return run
 
-    swap_gender(bios, "words")  # loads the tables
+    swap_gender(bios, "names")  # loads the tables
     runs = {
         "re.findall of the pronouns, IGNORECASE": lambda: [GENDERED.findall(bio) for bio in bios],
         "swap_gender": lambda: swap_gender(bios),
         "swap_gender, cold": cold("pronouns"),
         "swap_gender, 'titles', cold": cold("titles"),
         "swap_gender, 'words', cold": cold("words"),
+        "swap_gender, 'names', cold": cold("names"),
     }
     try:
         runs["AugLy swap_gendered_words, as a list"] = augly(bios)

@@ -383,7 +383,8 @@ def _is_no_name(
     if following == "of" and second[:1].isupper():  # Sons of Anarchy
         return False
     listed = "," in gap_before and previous[:1].isupper()
-    return listed or (previous.lower() in _BEFORE_KIN and within)
+    of_some = following == "to" or (following == "of" and second in _COUNTS)
+    return listed or of_some or (previous.lower() in _BEFORE_KIN and within)
 
 
 def _may_follow_hyphen(previous: str, lower: str, following: str) -> bool:
@@ -516,9 +517,9 @@ def title_edits(text: str, found: Iterable[str]) -> list[Edit]:
     edits: list[Edit] = []
     paired: set[int] = set()
     if len(titles) > 1:
-        for match in _PAIR.finditer(text):
-            paired.update(match.span(place)[0] for place in ("one", "two", "three"))
-            edits.extend(_pair_edits(match))
+        for pair in _PAIR.finditer(text):
+            paired.update(pair.span(place)[0] for place in ("one", "two", "three"))
+            edits.extend(_pair_edits(pair))
     for title in titles:
         start = text.find(title)
         while start >= 0:

@@ -11,7 +11,7 @@ import importlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from biasbios_mlflow.counterfactual.edits import FEMALE_TO_MALE, MALE_TO_FEMALE, Edit, in_case_of
@@ -68,6 +68,7 @@ _OF_INSTITUTION = re.compile(r"\b([A-Z][a-z]+)\s(?:of|for)\s(?:the\s)?(?:[A-Z][a
 _WITH_ANOTHER = re.compile(r"\s(?:and|&)\s(?=[A-Z])")
 _ADVERB = re.compile(r"[A-Z][a-z]{2,}ly")
 _NEAR = 64
+_MOST_NAMES = 6  # that a person bears
 
 
 @cache
@@ -145,7 +146,7 @@ def name_edits(text: str, found: Iterable[str], pronouns: list[Edit] | None = No
     for run in runs:
         if len(run) == 1 and (run[0][2] not in pairs or run[0][2] in surnames):
             continue
-        if not any(word in pairs for _, _, word in run) or _is_no_person(text, run):
+        if not any(word in pairs for _, _, word in run) or _stands_for_more(text, run):
             continue
         for place, (start, end, word) in enumerate(run):
             if place == len(run) - 1 and place:
@@ -192,11 +193,15 @@ def _is_opening_adverb(word: str) -> bool:
     return _ADVERB.fullmatch(word) is not None and word not in _pairs()
 
 
-def _is_no_person(text: str, run: list[_Word]) -> bool:
-    """Tell whether a run of capitalised words is an institution, a place, a prize or a work."""
+def _stands_for_more(text: str, run: list[_Word]) -> bool:
     start, end = run[0][0], run[-1][1]
-    words = [word for _, _, word in run]
-    before, behind = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
+    words = tuple(word for _, _, word in run)
+    return _is_no_person(text[max(0, start - _NEAR) : start], words, text[end : end + _NEAR])
+
+
+@lru_cache(1 << 12)
+def _is_no_person(before: str, words: tuple[str, ...], behind: str) -> bool:
+    """Tell whether a run of capitalised words is an institution, a place, a prize or a work."""
     if not INSTITUTIONS.isdisjoint(words) or not HONOURS.isdisjoint(words[1:]):
         return True
     if _ARTICLE.search(before) or any(_ROMAN.fullmatch(word) for word in words[1:]):
@@ -251,17 +256,17 @@ def _is_first_name(text: str, run: list[_Word], place: int) -> bool:
         return False  # Jean-Philippe
     if after[:1] == "-" and after[1:2].islower():  # Oscar-winning
         return False
-    words = [word for _, _, word in run]
+    earlier = [word for _, _, word in run[max(0, place - _MOST_NAMES) : place]]
+    later = [word for _, _, word in run[place + 1 : place + 3]]
     if name.isupper() and len(name) > 1:  # an acronym, if all around it is not upper case too
-        near = words[place + 1 : place + 2] + words[max(0, place - 1) : place]
+        near = earlier[-1:] + later[:1]
         if not any(len(word) > 1 and word.isupper() for word in near):
             return False
     for rest in _brands().get(name, ()):
-        if words[place + 1 : place + 1 + len(rest)] == rest:
+        if later[: len(rest)] == rest:
             return False
     if len(run) == 1 and name.capitalize() in _AMBIGUOUS:
         return False
-    earlier = words[:place]
     if earlier and earlier[-1] in _OF_PLACES:
         return False
     # A first name begins its run, but for titles, initials and other first names.

@@ -60,6 +60,7 @@ About After Although And As At Because Before Besides But By During For From How
 Indeed Like Now Once Or Otherwise Perhaps Since So Soon Still That The Then There Though Through
 Thus Till Today Tomorrow Unless Until What Whatever When Whenever Where Wherever Whether Which While
 Who Whom Why With Yesterday Yet
+He She His Her Hers Him Himself Herself
 """)
 _SUBJECTS = frozenset(("he", "she"))
 _OBJECTS = frozenset(("him", "himself", "herself"))

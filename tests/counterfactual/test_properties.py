@@ -17,13 +17,15 @@ OTHERS = (
     "nurse", "work", "proud", "of", "to", "the", "is", "and", "Lima", "café", "they", "mother",
     "Mr.", "Sir", "Queens", "King", "actress", "guys", "Michael", "www.host.example", "x@y.example",
     "https://host.example/she", "#her", "file_he.txt", "s/he", "(s)he", "hero", "shed", "2010",
+    "St.", "Mr./Mrs.", "women", "pregnant", "<b>", "</b>", "&nbsp;", "_", "*", "Chairman", "man",
+    "\ud800", "\udfff", "\u200b", "\ufeff", "&#1114112;", "&#55296;", "Don’t", "the", "Hospital",
     "女", "ﬁn", "ßhe", "ſhe", "İs", "e\u0301", "\u0301", "👩\u200d⚕️", "הוא", "\U0001d4d7\U0001d4ee",
 )  # fmt: skip
 GAPS = (
     " ", "  ", "\n", "\n\n", "\t", "", "/", "-", "—", "–", ".", ". ", ", ", "'", "’", "’s ", "\"",
     "“", "(", ") ", "_", "@", "#", "\\", "\u00a0", "\u200d", "\u00ad", "\u2011", ":", "=", "\x00",
 )  # fmt: skip
-QUICK = settings(max_examples=2_000, deadline=None, derandomize=True, database=None)
+QUICK = settings(max_examples=1_000, deadline=None, derandomize=True, database=None)
 FORMS = tuple(form(word) for word in PRONOUNS for form in (str.lower, str.capitalize, str.upper))
 ONLY_UNIQUE = tuple(form for form in FORMS if form.lower() in UNIQUE)
 
@@ -61,7 +63,8 @@ def test_outside_the_changed_words_nothing_moves(text: str):
 
 def _stands_alone(text: str, start: int, length: int) -> bool:
     return not (
-        re.match(r"\w", text[start - 1 : start]) or re.match(r"\w", text[start + length :][:1])
+        re.match(r"[^\W_]", text[start - 1 : start])
+        or re.match(r"[^\W_]", text[start + length :][:1])
     )
 
 
@@ -105,6 +108,22 @@ def test_no_scope_ever_fails(text: str, scope: str):
 
 
 @settings(QUICK, max_examples=500)
+@given(st.text(st.characters(exclude_categories=["L"], codec=None)), st.sampled_from(SCOPES))
+def test_without_a_letter_nothing_changes_in_any_scope(text: str, scope: str):
+    assert swap_gender(text, scope) == text
+
+
+@settings(QUICK, max_examples=500)
+@given(
+    mixtures(*FORMS), st.sampled_from(["<i>{}</i>", "\u2060{}\u2060", "&nbsp;{}&nbsp;", " {}  "])
+)
+def test_what_is_looked_through_stays(text: str, frame: str):
+    marks = re.findall(r"<[^<>]*>|&[^;]*;|\s|\u2060", frame.format(text))
+    swapped = swap_gender(frame.format(text), "words")
+    assert re.findall(r"<[^<>]*>|&[^;]*;|\s|\u2060", swapped) == marks
+
+
+@settings(QUICK, max_examples=500)
 @given(st.lists(st.sampled_from((*FORMS, "work", "to", "oslo", "a")), min_size=1))
 def test_plain_pronouns_are_all_swapped(words: list[str]):
     text = " ".join(words)
@@ -113,7 +132,7 @@ def test_plain_pronouns_are_all_swapped(words: list[str]):
     assert len(changed_words(text)) == count
 
 
-@pytest.mark.parametrize("scope", ["pronouns", "words"])
+@pytest.mark.parametrize("scope", ["pronouns", "names"])
 @pytest.mark.parametrize(
     "piece",
     [
@@ -128,6 +147,11 @@ def test_plain_pronouns_are_all_swapped(words: list[str]):
         "mother-",
         "https://",
         "her" + "\u0301",
+        "Aro He ",
+        "Michael and ",
+        "Mr./Mrs. ",
+        "pregnant women ",
+        "_a_ [a](<b",
     ],
 )
 def test_time_grows_with_length_alone(piece: str, scope: str):
@@ -136,11 +160,11 @@ def test_time_grows_with_length_alone(piece: str, scope: str):
     def seconds(size: int) -> float:
         text = piece * (size // len(piece))
         times = []
-        for _ in range(3):
+        for _ in range(2):
             start = time.process_time()
             swap_gender(text, scope)
             times.append(time.process_time() - start)
         return min(times)
 
     # Ten times the text takes about ten times as long; a hundred times if it were quadratic.
-    assert seconds(1_000_000) < 30 * max(seconds(100_000), 1e-3)
+    assert seconds(300_000) < 30 * max(seconds(30_000), 1e-3)

@@ -281,16 +281,19 @@ class Bios:
     def windows(self, size: int) -> Iterator[Bios]:
         """Yield slices of at most ``size`` bios, in order."""
         for start in range(0, len(self), size):
-            part = slice(start, start + size)
-            yield Bios(
-                columns=self.columns,
-                labels=self.labels,
-                rows=self.rows[part],
-                texts=self.texts[part],
-                genders=self.genders[part],
-                occupations=self.occupations[part],
-                inputs=self.inputs.iloc[part],
-            )
+            yield self.part(slice(start, start + size))
+
+    def part(self, rows: slice) -> Bios:
+        """Return some of the bios."""
+        return Bios(
+            columns=self.columns,
+            labels=self.labels,
+            rows=self.rows[rows],
+            texts=self.texts[rows],
+            genders=self.genders[rows],
+            occupations=self.occupations[rows],
+            inputs=self.inputs.iloc[rows],
+        )
 
     def hash(self) -> RowHash:
         """Return the content hash of these bios: text, occupation, gender, counterfactual."""

@@ -19,6 +19,7 @@ __all__ = [
     "estimator_forms",
     "feature_forms",
     "input_schema",
+    "raw_model",
     "text_forms",
 ]
 
@@ -71,6 +72,24 @@ def input_schema(model: Any) -> Any:
     metadata = getattr(model, "metadata", None)
     signature = getattr(metadata, "signature", None)
     return None if signature is None else signature.inputs
+
+
+def raw_model(model: Any, loader: str) -> Any:
+    """Return what a loaded pyfunc model of one flavor wraps; None for any other.
+
+    Parameters
+    ----------
+    model : object
+        Whatever is to be evaluated.
+    loader : str
+        The module that loads models of the flavor, such as ``"mlflow.sklearn"``.
+    """
+    if getattr(model, "loader_module", None) != loader:
+        return None
+    try:
+        return model.get_raw_model()
+    except NotImplementedError:  # a model served in its own environment
+        return None
 
 
 def text_forms(schema: Any) -> list[Form]:

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from scipy.special import softmax
 
-from biasbios_mlflow.bios.occupations import Labels, as_objects, canonical
+from biasbios_mlflow.bios.occupations import Labels, as_objects, canonical, is_missing
 from biasbios_mlflow.errors import invalid
 
 __all__ = ["Kind", "Output", "OutputReader", "Predictions", "ReadOtherwise", "Returns"]
@@ -817,10 +817,8 @@ def _are_dicts(cells: Any) -> bool:
 
 
 def _is_missing(cell: object) -> bool:
-    """Tell None, NaN, NA and NaT from what is there."""
-    if cell is None or cell is pd.NA or cell is pd.NaT:
-        return True
-    return isinstance(cell, float | np.floating) and cell != cell
+    """Tell what is no prediction at all from a text, be it empty, that the model answered."""
+    return not isinstance(cell, str) and is_missing(cell)
 
 
 def _sort(cell: object) -> str:

@@ -141,13 +141,13 @@ class Probe:
     def _candidate(
         self, inputs: ModelInputs, predictions: Predictions, i: int, rank: float
     ) -> _Candidate:
-        scores = predictions.probabilities
+        scores, source = predictions.probabilities, int(inputs.source[i])
         return _Candidate(
             rank=rank,
             row=int(inputs.rows[i]),
             copy=i >= len(inputs.bios),
             text=inputs.texts[i],
-            bio=_one(inputs.bios, int(inputs.source[i])),
+            bio=inputs.bios.part(slice(source, source + 1)),  # the others may go
             features=None if inputs.features is None else inputs.features[i],
             label=self._names.names[predictions.codes[i]],
             scores=None if scores is None else scores[i],
@@ -191,20 +191,6 @@ class Probe:
 
 def _shown(label: str, scores: npt.NDArray[np.float64] | None) -> str:
     return repr(label) if scores is None else f"{label!r} (largest score {scores.max():.4f})"
-
-
-def _one(bios: Bios, position: int) -> Bios:
-    """Return one of some bios, so that the others need not stay in memory."""
-    part = slice(position, position + 1)
-    return Bios(
-        columns=bios.columns,
-        labels=bios.labels,
-        rows=bios.rows[part],
-        texts=bios.texts[part],
-        genders=bios.genders[part],
-        occupations=bios.occupations[part],
-        inputs=bios.inputs.iloc[part],
-    )
 
 
 def _inputs(candidates: Sequence[_Candidate]) -> ModelInputs:

@@ -11,12 +11,19 @@ import numpy as np
 
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.base import FastPathError, Predictor
-from biasbios_mlflow.prediction.forms import Form, InputForms, estimator_forms, input_schema
+from biasbios_mlflow.prediction.forms import (
+    Form,
+    InputForms,
+    estimator_forms,
+    input_schema,
+    raw_model,
+)
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Kind, Output, Returns
 
 __all__ = ["SklearnPredictor", "known_returns", "unsigned_forms"]
 
+_FLAVOR = "mlflow.sklearn"
 _LIBRARY = "sklearn."
 
 _ARGMAX = frozenset(
@@ -89,7 +96,7 @@ class SklearnPredictor(Predictor):
         cls, model: Any, *, features: bool = False, reference: Predictor | None = None
     ) -> SklearnPredictor | None:
         """Unwrap a pyfunc model of the sklearn flavor; None where only ``predict`` will do."""
-        estimator = _raw(model)
+        estimator = raw_model(model, _FLAVOR)
         predict_fn = _predict_fn(model)
         if not hasattr(estimator, "predict") or predict_fn not in ("predict", "predict_proba"):
             return None
@@ -164,7 +171,7 @@ def known_returns(model: Any) -> Returns:
     model : mlflow.pyfunc.PyFuncModel
         Of any flavor; of others nothing is known.
     """
-    estimator = _raw(model)
+    estimator = raw_model(model, _FLAVOR)
     if estimator is None:
         return Returns()
     predict_fn = _predict_fn(model)
@@ -190,19 +197,10 @@ def unsigned_forms(model: Any, *, features: bool) -> list[Form] | None:
     features : bool
         Whether it takes vectors instead of texts.
     """
-    estimator = _raw(model)
+    estimator = raw_model(model, _FLAVOR)
     if estimator is None or input_schema(model) is not None:
         return None
     return estimator_forms(estimator, None, features=features)
-
-
-def _raw(model: Any) -> Any:
-    if getattr(model, "loader_module", None) != "mlflow.sklearn":
-        return None
-    try:
-        return model.get_raw_model()
-    except NotImplementedError:  # a model served in its own environment
-        return None
 
 
 def _predict_fn(model: Any) -> str:

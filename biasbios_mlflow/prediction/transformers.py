@@ -14,6 +14,7 @@ from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.base import Predictor
 from biasbios_mlflow.prediction.features import TOKEN_OPTIONS
+from biasbios_mlflow.prediction.forms import raw_model
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Output, Returns, Rows
 
@@ -153,13 +154,8 @@ def known_returns(model: Any) -> Returns:
 
 def _raw(model: Any) -> Any:
     """Return the text-classification pipeline in a pyfunc model, None where there is none."""
-    if getattr(model, "loader_module", None) != "mlflow.transformers":
-        return None
-    try:
-        pipeline: Any = model.get_raw_model()
-    except NotImplementedError:  # a model served in its own environment
-        return None
-    if importlib.util.find_spec("torch") is None:
+    pipeline = raw_model(model, "mlflow.transformers")
+    if pipeline is None or importlib.util.find_spec("torch") is None:
         return None
     from transformers import TextClassificationPipeline
 

@@ -91,14 +91,14 @@ class Fingerprint:
 
     Examples
     --------
-    >>> config = EvaluationConfig(min_cell=5)
+    >>> config = EvaluationConfig(min_cell=9)
     >>> data = {"data": "3f", "inputs": "9a"}
     >>> ours = Fingerprint.of(Identity("m-1"), config, **data)
     >>> theirs = Fingerprint.of(Identity("m-2"), EvaluationConfig(scope="names"), **data)
     >>> for difference in ours.differences(theirs, but=("model",)):
     ...     print(difference)
     option scope: pronouns and names
-    option min_cell: 5 and 1
+    option min_cell: 9 and 5
     >>> Fingerprint.read({"fingerprint": ours.to_dict()}) == ours
     True
     """

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mlflow import MlflowClient
     from mlflow.models import EvaluationResult
+    from mlflow.models.evaluation import EvaluationArtifact
 
 __all__ = [
     "RunComparison",
@@ -29,6 +30,7 @@ __all__ = [
     "outcomes_at",
     "outcomes_of",
     "plot_comparison",
+    "summary_artifact",
     "summary_at",
     "summary_of",
 ]
@@ -210,10 +212,15 @@ def summary_of(result: EvaluationResult) -> Mapping[str, Any]:
     MlflowException
         When the result is another evaluator's.
     """
-    for artifact_name, artifact in result.artifacts.items():
-        if artifact_name.endswith("biasbios/summary"):
-            content: Mapping[str, Any] = artifact.content
-            return content
+    content: Mapping[str, Any] = summary_artifact(result).content
+    return content
+
+
+def summary_artifact(result: EvaluationResult) -> EvaluationArtifact:
+    """Return the artifact that holds the summary; raises as `summary_of` does."""
+    for name, artifact in result.artifacts.items():
+        if name.endswith("biasbios/summary"):
+            return artifact
     raise invalid(
         "result",
         found=f"the artifacts {sorted(result.artifacts)}",

@@ -42,7 +42,13 @@ from biasbios_mlflow.gating.promotion import (
 from biasbios_mlflow.pipeline import data_hash
 from biasbios_mlflow.report.description import describe, is_ours
 from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE
-from biasbios_mlflow.runs import artifact_bytes, outcomes_at, outcomes_of, summary_of
+from biasbios_mlflow.runs import (
+    artifact_bytes,
+    outcomes_at,
+    outcomes_of,
+    summary_artifact,
+    summary_of,
+)
 from biasbios_mlflow.scoring import Comparison, Outcomes, compare
 from biasbios_mlflow.tracking import describe_run
 
@@ -540,11 +546,8 @@ class _Registry:
 
 def _folder(result: EvaluationResult) -> str:
     """Return where in its run an evaluation lies."""
-    for name, artifact in result.artifacts.items():
-        if name.endswith("biasbios/summary"):
-            parts = PurePosixPath(artifact.uri).parent.parts
-            return "/".join(parts[len(parts) - 1 - parts[::-1].index("biasbios") :])
-    raise MlflowException("the evaluation has no summary")
+    parts = PurePosixPath(summary_artifact(result).uri).parent.parts
+    return "/".join(parts[len(parts) - 1 - parts[::-1].index("biasbios") :])
 
 
 def rollback(name: str, alias: str) -> tuple[str, str]:

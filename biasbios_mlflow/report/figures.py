@@ -87,9 +87,9 @@ def gaps_figure(scores: Mapping[str, Any]) -> Figure:
     Examples
     --------
     >>> from biasbios_mlflow.scoring import score
-    >>> scores = score(["poet"] * 4, ["male", "female"] * 2, ["poet", "dj", "poet", "poet"])
+    >>> scores = score(["poet"] * 12, ["male", "female"] * 6, ["poet", "dj", "poet"] * 4)
     >>> gaps_figure(scores.to_dict()).axes[0].get_yticklabels()[0].get_text()
-    'poet  (2 m, 2 f)'
+    'poet  (6 m, 6 f)'
     """
     scored = [row for row in scores["occupations"] if row["scored"]]
     others = [row for row in scores["occupations"] if not row["scored"]]

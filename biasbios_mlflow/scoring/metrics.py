@@ -276,7 +276,7 @@ def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     >>> round(
     ...     gap_abs_noise_floor(np.array([[5], [5]]), np.array([[10], [10]]), np.array([True])), 2
     ... )
-    0.18
+    0.17
     """
     if not scored.any():
         return float("nan")
@@ -302,7 +302,7 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     >>> round(
     ...     gap_rms_noise_floor(np.array([[5], [5]]), np.array([[10], [10]]), np.array([True])), 2
     ... )
-    0.18
+    0.17
     """
     if not scored.any():
         return float("nan")

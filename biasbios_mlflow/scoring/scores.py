@@ -294,6 +294,7 @@ def score(
     ...     genders=["male", "female", "male", "female"],
     ...     predictions=["poet", "nurse", "poet", "poet"],
     ...     counterfactual_predictions=["nurse", "nurse", "poet", "poet"],
+    ...     min_cell=1,
     ... )
     >>> scores.metrics["prediction_consistency"], scores.metrics["tpr_gap/nurse"]
     (0.75, -1.0)

@@ -111,6 +111,6 @@ def test_errors_name_what_is_missing(
     with pytest.raises(MlflowException, match="log_predictions"):
         compare_runs(results[0], rowless)
     stricter = biasbios_mlflow.evaluate(registered.uri, bios, min_cell=3)
-    with pytest.raises(MlflowException, match="5 and 3"):
+    with pytest.raises(MlflowException, match="3 and 5"):
         compare_runs(run_id, stricter.run_id)
     assert compare_runs(run_id, stricter.run_id, min_cell=2).comparison.options["min_cell"] == 2

@@ -91,7 +91,12 @@ def her_is_object(text: str, start: int, end: int) -> bool:
             settled and (word[1] in DOUBTFUL or word[1].endswith("ly"))
         ):
             return settled == 1
-    before, after = _around(text, start, end)
+    return _her_between(*_around(text, start, end), bool(settled))
+
+
+@lru_cache(1 << 12)
+def _her_between(before: str, after: str, settled: bool) -> bool:
+    """Decide where the word behind does not; ``settled`` if it speaks for an object."""
     tokens = neighbours(before, after)
     # Where a rule does not know, more words may correct the model.
     ruled, answer = (False, True) if settled else _her_is_object(tokens)
@@ -117,7 +122,12 @@ def his_is_independent(text: str, start: int, end: int) -> bool:
     settled = None if word is None else _model().his_settled.get(word[1])
     if settled is not None:
         return settled == 1
-    return _his_is_independent(neighbours(*_around(text, start, end)))
+    return _his_between(*_around(text, start, end))
+
+
+@lru_cache(1 << 12)
+def _his_between(before: str, after: str) -> bool:
+    return _his_is_independent(neighbours(before, after))
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:
@@ -170,7 +180,7 @@ def _his_is_independent(tokens: Neighbours) -> bool:
 
 def forget_contexts() -> None:
     """Empty the memory of contexts that were decided before; results do not depend on it."""
-    for decided in (_her_is_object, _his_is_independent):
+    for decided in (_her_between, _his_between, _her_is_object, _his_is_independent):
         decided.cache_clear()
 
 

@@ -7,8 +7,9 @@ test split) and with 30, 100 and 1000 bios a cell, and prints one table a part:
 
 ``occupations.csv`` has the columns occupation, bios, women. Parts: ``gaps`` (the intervals in use),
 ``methods`` (others that were tried for the gap metrics), ``means`` (balanced accuracy, prediction
-consistency, CTF), ``paired`` (differences of two models), ``parts`` (of the gap: words and rest) and ``wide`` (some 600 settings off this
-grid: small, uneven and drawn cells, TPRs near 0 and 1, one to a hundred occupations).
+consistency, CTF), ``paired`` (differences of two models), ``parts`` (of the gap: words and rest)
+and ``wide`` (some 600 settings off this grid: small, uneven and drawn cells, TPRs near 0 and 1, one
+to a hundred occupations).
 """
 
 from __future__ import annotations
@@ -430,7 +431,7 @@ def draw_variants(
 
 
 def parts_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) -> Iterator[Row]:
-    """The part of the gap that the words cause and the rest, in populations that have them.
+    """Cover the part of the gap that the words cause, and the rest.
 
     TPRs from .5 to .9 (mean of both variants), of which ``flips`` in both directions go with the
     swap without regard to gender. One part has the size and spread of the row, the other is 0.1,
@@ -441,7 +442,7 @@ def parts_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) ->
         for part, size, spread, other, flips in itertools.product(
             PARTS, GAPS, ("normal", "one occupation"), (0.0, 0.1), (0.002, 0.03)
         ):
-            if (not size and spread != "normal") or (part == "words") == (other == 0.0):
+            if (not size and spread != "normal") or (part == "words" and not other):
                 continue
             signed = population(cells, bios, size, spread, seed=1).gaps
             across = population(cells, bios, other, "normal", seed=2).gaps

@@ -26,6 +26,8 @@ __all__ = [
     "moment_differences",
     "paired_differences",
     "rms_bounds",
+    "rms_upper_bound",
+    "stacked",
     "variance_shares",
 ]
 
@@ -115,6 +117,13 @@ class GapIntervals:
             return cls(own, own)
         low, high, by_squares = _rms_bounds(differences, tail, (_LOWER, _UPPER, _BY_SIZE))
         return cls((low, high), _mean_abs_bounds(differences, tail, by_squares))
+
+
+def stacked(several: Sequence[Differences]) -> Differences:
+    """Put differences of one shape (K,) and confidence together; shape (several, K)."""
+    names = ("estimate", "variance", "low", "high", "sampling")
+    arrays = (np.stack([getattr(one, name) for one in several]) for name in names)
+    return Differences(*arrays, several[0].confidence)
 
 
 def independent_differences(hits: Numbers, bios: Numbers, confidence: float = 0.95) -> Differences:
@@ -285,6 +294,13 @@ def rms_bounds(differences: Differences, tail: float | FloatArray) -> Interval:
     return low, high
 
 
+def rms_upper_bound(differences: Differences, tail: float | FloatArray) -> FloatArray:
+    """Compute the upper one of `rms_bounds` alone."""
+    if _is_own_interval(differences, tail):
+        return differences.furthest[..., 0]
+    return np.asarray(_rms_bounds(differences, tail, (_UPPER,))[0])
+
+
 _LOWER, _UPPER, _BY_SIZE = "lower", "upper", "upper, weighted by the numbers of bios"
 
 
@@ -451,16 +467,42 @@ class _Paths:
         return np.asarray(third / second * (quantile - degrees))
 
     def solve(self, statistic: FloatArray, probability: float | FloatArray) -> FloatArray:
-        """Find Σ wδ² on the path under which ``statistic`` is the quantile of ``probability``."""
+        """Find Σ wδ² on the path under which ``statistic`` is the quantile of ``probability``.
+
+        By Chandrupatla 1997 (Advances in Engineering Software 28), for all at once: inverse
+        quadratic interpolation where the function allows it, halves of the bracket where not.
+        """
         shape = np.broadcast_shapes(np.shape(statistic), np.shape(probability))
-        low, high = np.zeros(shape), np.full(shape, 3.0)
+
+        def excess(place: FloatArray) -> FloatArray:
+            return self.cdf(statistic, self.at(place)) - probability
+
+        a, b = np.full(shape, _FURTHEST_PLACE), np.zeros(shape)
+        f_a, f_b = excess(a), excess(b)
+        none, never = f_b <= 0, f_a > 0
+        step = np.full(shape, 0.5)
         for _ in range(_STEPS):
-            middle = (low + high) / 2
-            further = self.cdf(statistic, self.at(middle)) > probability
-            low, high = np.where(further, middle, low), np.where(further, high, middle)
-        none = self.cdf(statistic, np.zeros_like(self.scale)) <= probability
+            x = a + step * (b - a)
+            f_x = excess(x)
+            same = np.sign(f_x) == np.sign(f_a)
+            c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)
+            b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
+            a, f_a = x, f_x
+            width = np.abs(b - a)
+            if (width[~(none | never)] < _PLACE_TOLERANCE).all():
+                break
+            with np.errstate(divide="ignore", invalid="ignore"):
+                xi, phi = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
+                inverse = f_a / (f_b - f_a) * f_c / (f_b - f_c)
+                inverse = inverse + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+                least = np.minimum(_PLACE_TOLERANCE / 4 / width, 0.5)
+            smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(inverse)
+            step = np.clip(np.where(smooth, inverse, 0.5), least, 1 - least)
+        high = np.where(never, _FURTHEST_PLACE, np.where(f_a <= 0, a, b))
         return np.where(none, 0.0, (self.weights * self.at(high)).sum(axis=-1))
 
 
-_STEPS = 32
+_STEPS = 60
+_FURTHEST_PLACE = 3.0
+_PLACE_TOLERANCE = 1e-9
 _NEWTON_STEPS = 6

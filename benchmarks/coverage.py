@@ -476,6 +476,7 @@ def parts_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) ->
                     "metric": f"gap_{name}_{part}",
                     "true RMS": size,
                     "spread": spread if size else "none",
+                    "other part": other,
                     "flips": flips,
                     **result(bounds, truth),
                     "floor / simulated": float(np.mean(floors) / estimate.mean())

@@ -224,7 +224,7 @@ class Evidence:
 
     @cached_property
     def part_differences(self) -> dict[Rate, dict[Part, Differences]]:
-        """Parts of the gaps with their intervals, in the occupations where they are taken."""
+        """Parts of the gaps where they are taken, with intervals; no rate without an occupation."""
         effects = {"tpr": self.effects, "fpr": self.negatives_effects}
         return {
             rate: {
@@ -236,16 +236,16 @@ class Evidence:
                 for part in PARTS
             }
             for rate in RATES
+            if self.part_chosen(rate).any()
         }
 
     @cached_property
     def part_intervals(self) -> dict[Rate, dict[Part, GapIntervals]]:
-        """Intervals over these occupations, of which there must be one."""
+        """Intervals over these occupations."""
         found: dict[Rate, dict[Part, GapIntervals]] = {}
         for rate in RATES:
-            if self.part_chosen(rate).any():
-                both = list(self.part_differences[rate].values())
-                every = GapIntervals.of(stacked(both))
+            if rate in self.part_differences:
+                every = GapIntervals.of(stacked(list(self.part_differences[rate].values())))
                 found[rate] = {
                     part: GapIntervals(
                         (every.rms[0][i], every.rms[1][i]), (every.abs[0][i], every.abs[1][i])
@@ -256,7 +256,9 @@ class Evidence:
 
     def part_bounds(self, rate: Rate, part: Part) -> Interval:
         """Return the interval of a part in each occupation; shape (K,), NaN where not taken."""
-        chosen, found = self.part_chosen(rate), self.part_differences[rate][part]
+        chosen = self.part_chosen(rate)
         low, high = np.full(chosen.shape, np.nan), np.full(chosen.shape, np.nan)
-        low[chosen], high[chosen] = found.low, found.high
+        if rate in self.part_differences:
+            found = self.part_differences[rate][part]
+            low[chosen], high[chosen] = found.low, found.high
         return low, high

@@ -239,7 +239,7 @@ def moment_differences(
     >>> n = np.full((2, 1), 100)
     >>> found = moment_differences(np.array([[10], [0]]), np.array([[12], [4]]), n)
     >>> float(found.estimate[0]), round(float(found.low[0]), 3), round(float(found.high[0]), 3)
-    (0.05, 0.01, 0.09)
+    (0.05, 0.012, 0.088)
     """
     n = np.broadcast_to(np.asarray(cells, dtype=np.float64), np.shape(sums))
     whole = n.sum(axis=(-2, -1), keepdims=True)

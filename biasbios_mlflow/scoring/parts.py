@@ -212,7 +212,7 @@ def part_differences(variants: Variants, part: Part, confidence: float = 0.95) -
     >>> variants = Variants(cells, cells * 0.9, cells * 0.7, cells * 0.65)
     >>> found = part_differences(variants, "rest")
     >>> round(float(found.low[0]), 3), round(float(found.high[0]), 3)
-    (-0.097, 0.097)
+    (-0.081, 0.081)
     """
     sums, squares = part_moments(variants, part)
     cells = np.asarray(variants.cells, dtype=np.float64)

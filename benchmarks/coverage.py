@@ -30,13 +30,15 @@ from scipy import special
 
 from biasbios_mlflow.scoring import metrics
 from biasbios_mlflow.scoring.comparison import paired_interval
-from biasbios_mlflow.scoring.gaps import GapIntervals, independent_differences
+from biasbios_mlflow.scoring.gaps import Differences, GapIntervals, independent_differences
 from biasbios_mlflow.scoring.metrics import Variants
 from biasbios_mlflow.scoring.paired import PairedGaps
 from biasbios_mlflow.scoring.parts import (
     PARTS,
+    Part,
     part_differences,
     part_gap,
+    part_moments,
     part_rms_noise_floor,
 )
 from biasbios_mlflow.scoring.shares import (
@@ -456,7 +458,10 @@ def parts_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) ->
             both = mean - (own + copy) / 2
             shares = np.stack([both, own, copy, 1 - both - own - copy], axis=-1)
             drawn = draw_variants(np.random.default_rng(seed), bios, shares, sets)
-            found = GapIntervals.of(part_differences(drawn, part))
+            methods = {
+                "in use": GapIntervals.of(part_differences(drawn, part)),
+                "own variances": GapIntervals.of(by_own_variances(drawn, part)),
+            }
             truths = float(np.sqrt(np.mean(signed**2))), float(np.mean(np.abs(signed)))
             estimate = np.sqrt(np.mean(part_gap(drawn, part) ** 2, axis=-1))
             floors = [
@@ -467,9 +472,8 @@ def parts_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) ->
                 )
                 for i in range(40 if size == 0 else 0)
             ]
-            for name, bounds, truth in (
-                ("rms", found.rms, truths[0]),
-                ("abs", found.abs, truths[1]),
+            for (method, found), (name, truth) in itertools.product(
+                methods.items(), zip(("rms", "abs"), truths, strict=True)
             ):
                 yield {
                     "cells": cells,
@@ -478,11 +482,21 @@ def parts_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) ->
                     "spread": spread if size else "none",
                     "other part": other,
                     "flips": flips,
-                    **result(bounds, truth),
+                    "method": method,
+                    **result(getattr(found, name), truth),
                     "floor / simulated": float(np.mean(floors) / estimate.mean())
                     if floors and name == "rms"
                     else np.nan,
                 }
+
+
+def by_own_variances(variants: Variants, part: Part) -> Differences:
+    """Take the variance of each cell from itself alone, and normal intervals."""
+    sums, squares = part_moments(variants, part)
+    n = variants.cells
+    variance = ((squares / n - np.square(sums / n)) / 4 / (n - 1)).sum(axis=-2)
+    gap, half = part_gap(variants, part), Z * np.sqrt(variance)
+    return Differences(gap, variance, gap - half, gap + half, (1 / n).sum(axis=-2), 0.95)
 
 
 def drawn_bios(rng: np.random.Generator, k: int, low: int, high: int) -> npt.NDArray[np.int64]:

@@ -193,13 +193,14 @@ def _verdict(summary: Mapping[str, Any]) -> list[str]:
 def _parts_sentence(scores: Mapping[str, Any]) -> str:
     """Say how large both parts of the gap are, and which one dominates."""
     metrics, intervals = scores["metrics"], scores["intervals"]
-    sizes = {
-        part: f"{number(metrics[f'gap_rms_{part}'])}{_span(intervals, f'gap_rms_{part}')}"
-        for part in PARTS
-    }
+    sizes = {}
+    for part in PARTS:
+        name = f"gap_rms_{part}"
+        value = metrics.get(f"{name}_debiased", metrics[name])
+        sizes[part] = f"{number(value)}{_span(intervals, name)}"
     said = (
-        f"The words that carry gender cause a part of {sizes['words']} of this, and "
-        f"{sizes['rest']} is left where all bios are written in the same words (root mean squares)"
+        "Without what chance adds, the words that carry gender cause a part of "
+        f"{sizes['words']}, and {sizes['rest']} is left where all bios are written in the same words"
     )
     return f"{said}: {_DOMINATES[_dominant(scores)]}."
 
@@ -208,6 +209,8 @@ _DOMINATES = {
     "words": "the larger part comes from the words",
     "rest": "the larger part is the rest",
     "both": "both parts matter",
+    "words alone": "only the part that the words cause is established",
+    "rest alone": "only the rest is established",
     "neither": "neither part is established beyond chance",
 }
 
@@ -222,8 +225,16 @@ _ADVICE = {
         "there are to learn from."
     ),
     "both": (
-        "Training with swapped copies acts on the part that the words cause only; expect about the "
-        "rest to stay."
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause only; expect about the rest to stay."
+    ),
+    "words alone": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause, the only one that these bios establish."
+    ),
+    "rest alone": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause; these bios establish the rest only."
     ),
     "neither": "More bios are needed to tell where a gap comes from.",
 }
@@ -236,7 +247,7 @@ def _dominant(scores: Mapping[str, Any]) -> str:
     metrics, intervals = scores["metrics"], scores["intervals"]
     known = [p for p in PARTS if intervals.get(f"gap_rms_{p}", (0.0, 0.0))[0] > 0]
     if len(known) < 2:
-        return known[0] if known else "neither"
+        return f"{known[0]} alone" if known else "neither"
     squares = {
         part: metrics.get(f"gap_rms_{part}_debiased", metrics[f"gap_rms_{part}"]) ** 2
         for part in PARTS

@@ -20,6 +20,7 @@ import click
 from biasbios_mlflow import __version__
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.guarding.command import guard
+from biasbios_mlflow.redaction import redacted, redacted_uri
 
 if TYPE_CHECKING:
     from mlflow.models import EvaluationResult
@@ -53,9 +54,9 @@ class _Group(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except MlflowException as error:
-            click.echo(f"biasbios: {error.message}", err=True)
+            click.echo(f"biasbios: {redacted(error.message)}", err=True)
         except Exception:
-            traceback.print_exc()
+            click.echo(redacted(traceback.format_exc()).rstrip(), err=True)
         return ctx.exit(2)
 
 
@@ -225,7 +226,7 @@ def evaluate(
     if as_json:
         _print_json(
             {
-                "model_uri": uri,
+                "model_uri": redacted_uri(uri),
                 "model_version": version,
                 "run_id": result.run_id,
                 "metrics": dict(result.metrics),
@@ -233,7 +234,7 @@ def evaluate(
             }
         )
         return
-    click.echo(f"Model  {uri}\nRun    {result.run_id}\n")
+    click.echo(f"Model  {redacted_uri(uri)}\nRun    {result.run_id}\n")
     click.echo(headline_table({"": summary}))
     click.echo(f"\n{gaps_table(summary)}")
     click.echo(f"\n{_where_to_look(result.run_id)}")
@@ -729,7 +730,7 @@ def _print_json(content: Mapping[str, Any]) -> None:
 def _where_to_look(run_id: str) -> str:
     import mlflow
 
-    tracking = mlflow.get_tracking_uri()
+    tracking = redacted_uri(mlflow.get_tracking_uri())
     run = mlflow.get_run(run_id)
     page = f"#/experiments/{run.info.experiment_id}/runs/{run_id}"
     if tracking.startswith("http"):

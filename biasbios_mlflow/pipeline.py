@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tempfile
 import time
@@ -33,6 +32,7 @@ from biasbios_mlflow.prediction.outputs import OutputReader, ReadOtherwise, Retu
 from biasbios_mlflow.prediction.predictor import PredictedPair, Recorded, predict_pair
 from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
+from biasbios_mlflow.redaction import logger
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import NO_COUNTERFACTUAL, Outcomes
@@ -50,7 +50,7 @@ __all__ = [
     "window_store",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 
 @dataclass(frozen=True, eq=False)

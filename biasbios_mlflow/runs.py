@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.fingerprint import Fingerprint
+from biasbios_mlflow.redaction import logger
 from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE, file_digest, read_outcomes
 from biasbios_mlflow.scoring import Scores, compare
 from biasbios_mlflow.scoring.comparison import Comparison
@@ -35,7 +35,7 @@ __all__ = [
     "summary_of",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 
 @dataclass(frozen=True, eq=False)

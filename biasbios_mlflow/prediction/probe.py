@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +15,11 @@ from biasbios_mlflow.bios.occupations import canonical
 from biasbios_mlflow.prediction.base import FastPathError, Predictor
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["Probe"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _EXTREMES = 2
 """So many of the longest and of the shortest texts are asked about."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,10 +19,11 @@ from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.fingerprint import Fingerprint
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["WindowStore", "cell_bytes", "read_sealed", "write_sealed"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _FORMAT = b"biasbios window 2\n"
 _DIGEST = hashlib.sha256().digest_size

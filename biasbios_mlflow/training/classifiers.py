@@ -20,6 +20,7 @@ from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import redacted_uri
 from biasbios_mlflow.training.encoding import CachedEncoder, FloatArray, default_cache
 from biasbios_mlflow.training.methods import TFIDF, Settings, check_methods
 
@@ -450,7 +451,7 @@ def log_parameters(
     mlflow.log_params(
         {
             "method": method,
-            "features": features,
+            "features": redacted_uri(features),
             "scope": scope,
             "seed": seed,
             "bios": len(training.bios),

@@ -283,6 +283,7 @@ class TestRefused:
         self, server: WebServer, csv: bytes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(web, "READ_SECONDS", 0.2)
+        monkeypatch.setattr(web, "_PIECE", 16)
         monkeypatch.setattr(web, "_WAIT_SECONDS", 0.01)
 
         def drips(handler: BaseHTTPRequestHandler) -> None:
@@ -290,14 +291,14 @@ class TestRefused:
             handler.send_header("Content-Length", "100000000")
             handler.end_headers()
             for _ in range(100):
-                handler.wfile.write(b"x" * 20)
+                handler.wfile.write(b"x" * 5)
                 time.sleep(0.01)
 
-        server.answers["/silent.csv"] = lambda handler: time.sleep(2)
+        server.answers["/silent.csv"] = lambda handler: time.sleep(1)
         server.answers["/drips.csv"] = drips
         begun = time.monotonic()
         assert "cannot be fetched" in fails(f"{server.url}/silent.csv")
-        fails(f"{server.url}/drips.csv")
+        assert "a second" in fails(f"{server.url}/drips.csv")
         assert time.monotonic() - begun < 20
 
     def test_nothing_is_left_behind(

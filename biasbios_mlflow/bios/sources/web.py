@@ -33,7 +33,7 @@ _TRIES = 3
 _WAIT_SECONDS = 0.5
 _LONGEST_WAIT = 10.0  # whatever Retry-After says
 _REDIRECTS = 5
-_PIECE = 1 << 20
+_PIECE = 1 << 14  # small: from a slow server each is waited for
 _AGAIN = (429, 500, 502, 503, 504)
 _SUFFIXES = {
     "text/csv": ".csv",
@@ -227,8 +227,7 @@ def _write(response: Any, path: Path, shown: str, length: int | None) -> None:
         path.open("wb") as file,
         tqdm(total=length, desc=path.name, unit="B", unit_scale=True, disable=disable) as bar,
     ):
-        # Small pieces: from a slow server each is waited for.
-        for piece in response.iter_content(_PIECE if (length or 0) > _PIECE else 1 << 14):
+        for piece in response.iter_content(_PIECE):
             done += len(piece)
             if done > MOST_BYTES:
                 raise _too_large(shown, f"more than {MOST_BYTES >> 20} MiB")

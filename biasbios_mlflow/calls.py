@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from biasbios_mlflow.redaction import clean_errors
 
-__all__ = ["import_all", "no_exit", "public_call"]
+__all__ = ["EndedBySignal", "import_all", "no_exit", "public_call", "unwinding_at_signals"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -127,6 +128,43 @@ def _packages_of(uri: str) -> Iterator[str]:
         for name in _PACKAGES.get(flavor, (flavor,)):
             if flavor.isidentifier() and importlib.util.find_spec(name.partition(".")[0]):
                 yield name
+
+
+class EndedBySignal(KeyboardInterrupt):
+    """The system or a person asks this program to end."""
+
+
+_ENDING = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
+)
+
+
+@contextmanager
+def unwinding_at_signals() -> Iterator[None]:
+    """Let SIGTERM, SIGINT and SIGHUP raise in the block, so that all is put away.
+
+    Runs end as failed, turns are given back, temporary folders go. A second signal does not disturb
+    that. For programs only: a library leaves signals to whoever uses it.
+
+    Raises
+    ------
+    EndedBySignal
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        for each in _ENDING:
+            signal.signal(each, signal.SIG_IGN)
+        raise EndedBySignal(signal.Signals(number).name)
+
+    before = {each: signal.signal(each, end) for each in _ENDING}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
 
 
 @contextmanager

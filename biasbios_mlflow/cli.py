@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from biasbios_mlflow import __version__
+from biasbios_mlflow.calls import EndedBySignal, unwinding_at_signals
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.guarding.command import guard
 from biasbios_mlflow.redaction import redacted, redacted_uri
@@ -55,6 +56,8 @@ class _Group(click.Group):
             raise
         except MlflowException as error:
             click.echo(f"biasbios: {redacted(error.message)}", err=True)
+        except EndedBySignal as ended:  # click would exit with 1, which is a gate's failure
+            click.echo(f"biasbios: ended by {ended}", err=True)
         except Exception:
             click.echo(redacted(traceback.format_exc()).rstrip(), err=True)
         return ctx.exit(2)
@@ -67,6 +70,9 @@ def main() -> None:
 
     The tracking server is the one MLflow uses: set MLFLOW_TRACKING_URI.
     """
+    context = click.get_current_context()
+    if context.invoked_subcommand != "guard":  # which finishes its gates first
+        context.with_resource(unwinding_at_signals())
     if not sys.stderr.isatty():  # bars of MLflow that nobody watches
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 

@@ -18,6 +18,7 @@ import sys
 import threading
 from pathlib import Path
 
+from biasbios_mlflow.calls import EndedBySignal, unwinding_at_signals
 from biasbios_mlflow.redaction import logger
 
 __all__ = ["UNREACHABLE", "die_with_parent", "main", "read_arguments"]
@@ -63,7 +64,14 @@ def main(arguments: str) -> int:
     from biasbios_mlflow.guarding.registry import is_outage
 
     try:
-        result = gate(**json.loads(arguments))
+        with unwinding_at_signals():
+            result = gate(**json.loads(arguments))
+    except EndedBySignal as ended:
+        # As if nothing had been put away: the guard must see what ended it.
+        number = getattr(signal, str(ended))
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return 2
     except Exception as error:
         outage = is_outage(error)
         logger(__name__).error("%s: %s", type(error).__name__, error, exc_info=not outage)

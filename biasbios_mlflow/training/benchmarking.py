@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from biasbios_mlflow.redaction import logger, redacted, redacted_uri
 from biasbios_mlflow.rows import ROWS_FILE
 from biasbios_mlflow.runs import outcomes_at, summary_at
 from biasbios_mlflow.scoring import HEADLINE, compare
+from biasbios_mlflow.temporary import temporary_folder
 from biasbios_mlflow.training.classifiers import (
     Classifier,
     LossCurve,
@@ -463,7 +463,7 @@ def _log(result: BenchmarkResult, about: Mapping[str, Any]) -> None:
     from biasbios_mlflow.training.figures import tradeoff_figure
 
     methods = method_table(result.runs)
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as name:
+    with temporary_folder() as name:
         folder = Path(name)
         result.runs.to_csv(folder / "runs.csv", index=False)
         methods.to_csv(folder / "methods.csv", index=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from biasbios_mlflow.bios.sources.source import Source
 from biasbios_mlflow.bios.sources.web import fetch, is_on_the_web
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.redaction import clean_error, redacted, redacted_uri
+from biasbios_mlflow.temporary import make_folder
 
 __all__ = ["is_artifact", "open_artifact"]
 
@@ -40,9 +40,9 @@ def open_artifact(uri: str, open_path: Callable[[Path], Source]) -> Source:
     MlflowException
         Where there is no such artifact, or it cannot be reached.
     """
-    folder = tempfile.mkdtemp(prefix="biasbios-")
+    folder = make_folder()
     try:
-        path = fetch(uri, Path(folder)) if is_on_the_web(uri) else _download(uri, folder)
+        path = fetch(uri, folder) if is_on_the_web(uri) else _download(uri, folder)
         source = open_path(path)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -52,11 +52,11 @@ def open_artifact(uri: str, open_path: Callable[[Path], Source]) -> Source:
     return source
 
 
-def _download(uri: str, folder: str) -> Path:
+def _download(uri: str, folder: Path) -> Path:
     from mlflow.artifacts import download_artifacts
 
     try:
-        return Path(download_artifacts(artifact_uri=uri, dst_path=folder))
+        return Path(download_artifacts(artifact_uri=uri, dst_path=str(folder)))
     # Each kind of store has errors of its own.
     except Exception as error:
         clean_error(error, uri)

@@ -6,6 +6,7 @@ Exit codes: 0 ok, 1 the gate failed (or its evidence does not hold), 2 could not
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TextIO, get_args
 
 import click
 
@@ -685,7 +686,27 @@ def demo(register: str, seed: int, as_json: bool) -> None:
 
 def _progress_on_stderr() -> AbstractContextManager[Any]:
     """Keep standard output for the answer: MLflow prints links to runs there."""
-    return redirect_stdout(sys.stderr)
+    return redirect_stdout(_WithoutSecrets(sys.stderr))
+
+
+class _WithoutSecrets(io.TextIOBase):
+    """Passes on what is printed, without secrets: MLflow prints the tracking URI as it is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(redacted(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def writable(self) -> bool:
+        return True
 
 
 def _check_writable(files: Mapping[str, str | None]) -> None:

@@ -34,13 +34,13 @@ HIDDEN = "***"
 
 # Names of options, query parameters and variables; matched without regard to case, at word ends.
 _SECRET_NAME = re.compile(
-    r"(?i)(?:^|[^a-z])(?:pass(?:word|wd|phrase)?|pwd|secret\w*|token|api[-_]?key|apikey|access[-_]?key"
+    r"(?i)(?:^|[^a-z])(?:pass(?:word|wd|phrase)?|pwd|secrets?|token|api[-_]?key|apikey|access[-_]?key"
     r"(?:[-_]?id)?|private[-_]?key|account[-_]?key|auth(?:orization|entication)?|bearer|credentials?|signature|sig|sas"
     r"|jwt|session[-_]?id|cookie)(?:$|[^a-z])"
 )
 # The same where words are written together: openaiApiKey, AWSAccessKeyId, PGPASSWORD.
 _SECRET_PART = re.compile(
-    r"(?i)password|passwd|passphrase|secret|api[-_]?key|accesskey|privatekey|credential|signature"
+    r"(?i)password|passwd|passphrase|secret(?!ar|ly|ion|iv)|api[-_]?key|accesskey|privatekey|credential|signature"
     r"|(?:access|auth|refresh|bearer|api|id|session|security)[-_]?token|_token$|token$"
 )
 # What a query may say in the open; any other value in one may be a key.

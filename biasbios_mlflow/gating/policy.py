@@ -202,7 +202,7 @@ evaluation, first_champion, promote, rules. Fix: did you mean 'rules'?
         try:
             return cls.model_validate(source)
         except pydantic.ValidationError as error:
-            raise from_validation("policy", error, cls) from error
+            raise from_validation("policy", error, cls) from None  # it holds the input
 
     @property
     def compares(self) -> bool:

@@ -113,6 +113,16 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     predictions: Asking[str | None] = pydantic.Field(
         None, description="which column of a wider model output (or of the data) holds predictions"
     )
+    prompt: Asking[str | None] = pydantic.Field(
+        None,
+        description="what a language model is asked, with {bio} and {occupations}; by default a "
+        "built-in prompt for chat models and bare text generation, the bio alone for others",
+    )
+    answers: Asking[Literal["auto", "labels", "text"]] = pydantic.Field(
+        "auto",
+        description="how labels are read: as words (text), as they stand (labels), or as words "
+        "where the model is known to write them (auto)",
+    )
     counterfactual_predictions: Asking[str | None] = pydantic.Field(
         None, description="without a model: column with the predictions on the swapped bios"
     )
@@ -191,6 +201,13 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         if n_jobs == 0:
             raise ValueError("a number of processes from 1 on, or -1 for all cores")
         return n_jobs
+
+    @pydantic.field_validator("prompt")
+    @classmethod
+    def _check_prompt(cls, prompt: str | None) -> str | None:
+        if prompt is not None and "{bio}" not in prompt:
+            raise ValueError("a text with {bio} where the biography goes")
+        return prompt
 
     @pydantic.field_validator("metric_prefix")
     @classmethod

@@ -115,6 +115,9 @@ class Evaluation:
         with ``log_predictions=False``.
     warnings : tuple of str
         What makes the figures doubtful.
+    answers : mapping or None
+        How answers in words were asked for and read (see `OutputReader.about_answers`); None where
+        the model returns labels or numbers.
     seconds : mapping of str to float
         Time spent in each phase.
     """
@@ -129,6 +132,7 @@ class Evaluation:
     identity: Identity
     predictions_path: Path | None = None
     warnings: tuple[str, ...] = ()
+    answers: Mapping[str, Any] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -498,6 +502,7 @@ def conclude(
         identity=identity or Identity(None),
         predictions_path=predictions_path,
         warnings=warnings,
+        answers=reader.about_answers(quote=config.log_texts),
         seconds=watch.seconds,
     )
 
@@ -562,7 +567,7 @@ def output_reader(
         Whether the data gives occupations as numbers.
     """
     ids_known = config.label_names is not None or occupation_ids
-    return OutputReader(labels, returns=returns, ids_known=ids_known)
+    return OutputReader(labels, returns=returns, ids_known=ids_known, answers=config.answers)
 
 
 def window_store(predictor: Predictor, config: EvaluationConfig) -> WindowStore | None:

@@ -16,6 +16,7 @@ from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction import sklearn, transformers
 from biasbios_mlflow.prediction.base import FastPathError, Predictor, Variants
+from biasbios_mlflow.prediction.chat import ChatPredictor
 from biasbios_mlflow.prediction.features import Encoder, FeatureColumns, find_features
 from biasbios_mlflow.prediction.identity import identify
 from biasbios_mlflow.prediction.inputs import ModelInputs
@@ -117,6 +118,10 @@ def _find_model(
     else:
         forms = sklearn.unsigned_forms(model, features=takes_features)
         own = PyfuncPredictor(model, returns=returns, features=takes_features, forms=forms)
+    if not takes_features:
+        chat = ChatPredictor.of(model, config, own=own)
+        if chat is not None:
+            return chat
     fast: Predictor | None = None
     if config.prediction == "auto" and config.predictions is None:
         fast = SklearnPredictor.of(model, features=features is not None, reference=own)
@@ -136,6 +141,7 @@ def _known_returns(model: Any, config: EvaluationConfig) -> Returns:
 
 
 _NOT_FOR_ALL = {
+    "answers": "a model whose labels are read as they come from its own predict",
     "counterfactual_features": "a model that takes vectors, with their columns in the data",
     "counterfactual_predictions": "predictions that stand in the data (model=None)",
     "counterfactual_probabilities": "predictions that stand in the data (model=None)",
@@ -147,6 +153,7 @@ _NOT_FOR_ALL = {
     "model_config={'truncation': True, 'max_length': …})",
     "n_jobs": "a scikit-learn model on the fast path, from texts",
     "probabilities": "predictions that stand in the data (model=None)",
+    "prompt": "a model that is given texts through its own predict, or a language model",
     "token_budget": "a transformers model on the fast path, or an encoder",
 }
 """Options that not every kind of model heeds, and what they are for."""

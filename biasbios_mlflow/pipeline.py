@@ -29,8 +29,14 @@ from biasbios_mlflow.fingerprint import Fingerprint, Identity
 from biasbios_mlflow.flips import Flips
 from biasbios_mlflow.prediction.base import FastPathError, Predictor
 from biasbios_mlflow.prediction.label_order import suspect_label_order
-from biasbios_mlflow.prediction.outputs import OutputReader, ReadOtherwise, Returns, Rows
-from biasbios_mlflow.prediction.predictor import PredictedPair, Recorded, predict_pair
+from biasbios_mlflow.prediction.outputs import OutputReader, ReadOtherwise, Returns
+from biasbios_mlflow.prediction.predictor import (
+    Outputs,
+    PredictedPair,
+    Recorded,
+    predict_pair,
+    record,
+)
 from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
 from biasbios_mlflow.rows import RowsSink, RowsWriter
@@ -616,9 +622,9 @@ def _windows(
 
 def _swap_and_predict(
     bios: Bios, predictor: Predictor, scope: str
-) -> tuple[Swapped, list[tuple[Rows, object]]]:
+) -> tuple[Swapped, Outputs | FastPathError]:
     swapped = Swapped.of(bios, scope)
-    return swapped, list(predictor.predict(predictor.variants(bios, swapped.texts).inputs))
+    return swapped, record(predictor, predictor.variants(bios, swapped.texts).inputs)
 
 
 def _progress_bar(bios: int) -> tqdm[Any]:

@@ -48,6 +48,7 @@ _ONE = r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+(?:[.,]\d+)*|[^\w\s]|_"
 _TOKEN = re.compile(_ONE)
 _NEXT = re.compile(rf"(?:[^\S\n]*\n?[^\S\n]*({_ONE}))?" * 2)  # none beyond an empty line
 _PLAIN = re.compile(r" ([a-z]+)(?![\w'’-])")
+_UPPER_WORD = re.compile(r"\W*[^\W\d_a-z]{2}")
 _SURE = 50  # score that a "his" before what may be its noun needs, to stand alone
 _CURRENCIES = frozenset("$€£¥₹")
 _AS_FEMININE = {
@@ -74,21 +75,28 @@ class Model(NamedTuple):
     his: dict[str, int]
 
 
-@lru_cache(1 << 12)
-def her_is_object(before: str, after: str) -> bool:
-    """Tell whether the "her" between two pieces of text is an object ("him", not "his").
+def her_is_object(text: str, start: int, end: int) -> bool:
+    """Tell whether the "her" at ``text[start:end]`` is an object ("him", not "his").
 
     Examples
     --------
-    >>> her_is_object("They let ", " know."), her_is_object("They let ", " sister know.")
+    >>> her_is_object("They let her know.", 9, 12), her_is_object("They let her sister in.", 9, 12)
     (True, False)
     """
-    word = _PLAIN.match(after)
-    settled = _model().her_settled.get(word.group(1)) if word else None
-    if word and settled is not None:
-        doubtful = settled and (word.group(1) in DOUBTFUL or word.group(1).endswith("ly"))
-        if not doubtful:
+    word = _PLAIN.match(text, end)
+    settled = None
+    if word is not None:
+        settled = _model().her_settled.get(word[1])
+        if settled is not None and not (
+            settled and (word[1] in DOUBTFUL or word[1].endswith("ly"))
+        ):
             return settled == 1
+    return _her_between(*_around(text, start, end), bool(settled))
+
+
+@lru_cache(1 << 12)
+def _her_between(before: str, after: str, settled: bool) -> bool:
+    """Decide where the word behind does not; ``settled`` if it speaks for an object."""
     tokens = neighbours(before, after)
     # Where a rule does not know, more words may correct the model.
     ruled, answer = (False, True) if settled else _her_is_object(tokens)
@@ -100,20 +108,35 @@ def her_is_object(before: str, after: str) -> bool:
     return previous in BEFORE_PERSONS and is_person(previous, phrase_behind(after))
 
 
-@lru_cache(1 << 12)
-def his_is_independent(before: str, after: str) -> bool:
-    """Tell whether the "his" between two pieces of text stands alone ("hers", not "her").
+def his_is_independent(text: str, start: int, end: int) -> bool:
+    """Tell whether the "his" at ``text[start:end]`` stands alone ("hers", not "her").
 
     Examples
     --------
-    >>> his_is_independent("A friend of ", " called."), his_is_independent("Of ", " wife, a poet.")
-    (True, False)
+    >>> his_is_independent("A friend of his called.", 12, 15)
+    True
+    >>> his_is_independent("Of his wife, a poet.", 3, 6)
+    False
     """
-    word = _PLAIN.match(after)
-    settled = _model().his_settled.get(word.group(1)) if word else None
+    word = _PLAIN.match(text, end)
+    settled = None if word is None else _model().his_settled.get(word[1])
     if settled is not None:
         return settled == 1
+    return _his_between(*_around(text, start, end))
+
+
+@lru_cache(1 << 12)
+def _his_between(before: str, after: str) -> bool:
     return _his_is_independent(neighbours(before, after))
+
+
+def _around(text: str, start: int, end: int) -> tuple[str, str]:
+    """Return what stands before and after a pronoun, as far as it is read."""
+    before = text[max(0, start - BEFORE_WIDTH) : start]
+    after = text[end : end + AFTER_WIDTH]
+    if text[start:end].isupper() and _UPPER_WORD.match(after):
+        return before.lower(), after.lower()  # all in capitals: they tell nothing
+    return before, after
 
 
 def neighbours(before: str, after: str) -> Neighbours:
@@ -157,7 +180,7 @@ def _his_is_independent(tokens: Neighbours) -> bool:
 
 def forget_contexts() -> None:
     """Empty the memory of contexts that were decided before; results do not depend on it."""
-    for decided in (her_is_object, his_is_independent, _her_is_object, _his_is_independent):
+    for decided in (_her_between, _his_between, _her_is_object, _his_is_independent):
         decided.cache_clear()
 
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import re
 
-from biasbios_mlflow.counterfactual.context import (
-    AFTER_WIDTH,
-    BEFORE_WIDTH,
-    her_is_object,
-    his_is_independent,
-)
+from biasbios_mlflow.counterfactual.context import her_is_object, his_is_independent
 from biasbios_mlflow.counterfactual.edits import FEMALE_TO_MALE, MALE_TO_FEMALE, Edit, in_case_of
 from biasbios_mlflow.counterfactual.grammar import words_of
 
@@ -48,6 +43,9 @@ _FIXED = {
     for word, new in table.items()
     for form in (str.lower, str.capitalize, str.upper)
 }
+# What each can become: as an object or alone, and before its noun.
+_HER = {form("her"): (form("him"), form("his")) for form in (str.lower, str.capitalize, str.upper)}
+_HIS = {form("his"): (form("hers"), form("her")) for form in (str.lower, str.capitalize, str.upper)}
 _SLIPS = frozenset(("SHe", "HEr", "HIs", "HIm"))
 _SURNAMES = frozenset(("He", "She"))
 _FULL_NAME = re.compile(
@@ -64,7 +62,6 @@ He She His Her Hers Him Himself Herself
 """)
 _SUBJECTS = frozenset(("he", "she"))
 _OBJECTS = frozenset(("him", "himself", "herself"))
-_UPPER_WORD = re.compile(r"\W*[^\W\d_a-z]{2}")
 
 
 def pronoun_edits(text: str) -> list[Edit]:
@@ -78,38 +75,33 @@ def pronoun_edits(text: str) -> list[Edit]:
     edits: list[Edit] = []
     full_names: frozenset[int] | None = None
     for match in _PRONOUN.finditer(text):
-        word = match.group()
+        word = match[0]
         start, end = match.span()
+        if word in _SLIPS:
+            word = word.capitalize()
         fixed = _FIXED.get(word)
         if fixed is not None:
             # Only behind a word with nothing but a blank between them "He" may be a surname.
             if (
-                start > 1
-                and word in _SURNAMES
+                word in _SURNAMES
+                and start > 1
                 and text[start - 2].isalpha()
+                and match[0] == word
                 and _is_named(text, start)
             ):
                 full_names = _full_names(text) if full_names is None else full_names
                 if start in full_names:
                     continue
-            edits.append((start, end, *fixed))
-            continue
-        if word in _SLIPS:
-            word = word.capitalize()
-            if word in _FIXED:
-                edits.append((start, end, *_FIXED[word]))
-                continue
-        before = text[max(0, start - BEFORE_WIDTH) : start]
-        after = text[end : end + AFTER_WIDTH]
-        if word.isupper() and _UPPER_WORD.match(after):  # all in capitals: they tell nothing
-            before, after = before.lower(), after.lower()
-        lower = word.lower()
-        if lower == "her":
-            new = "him" if her_is_object(before, after) else "his"
-            edits.append((start, end, in_case_of(word, new), FEMALE_TO_MALE))
-        elif lower == "his":
-            new = "hers" if his_is_independent(before, after) else "her"
-            edits.append((start, end, in_case_of(word, new), MALE_TO_FEMALE))
+            new, direction = fixed
+            edits.append((start, end, new, direction))
+        elif word in _HER:
+            as_object, before_noun = _HER[word]
+            new = as_object if her_is_object(text, start, end) else before_noun
+            edits.append((start, end, new, FEMALE_TO_MALE))
+        elif word in _HIS:
+            alone, before_noun = _HIS[word]
+            new = alone if his_is_independent(text, start, end) else before_noun
+            edits.append((start, end, new, MALE_TO_FEMALE))
         else:
             edits.extend(_slashed(word, start))
     return edits

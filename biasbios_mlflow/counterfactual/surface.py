@@ -24,7 +24,8 @@ _BLANK = r"(?:\s|[\u200b\ufeff]|&(?:amp;)?(?:nbsp|ensp|emsp|thinsp|#160|#[xX][aA
 # Every alternative reads up to the next character of its own kind at most: linear in the length.
 _HIDDEN = re.compile(
     r"(?=[^\w .,'’-]|_| [\s\u200b\ufeff&])(?:"  # nothing else begins one: most characters end here
-    rf"(?P<space>(?! ){_BLANK}{_BLANK}+|(?!\n)[^\S ]|[\u200b\ufeff]|(?=&){_BLANK}| {_BLANK}+)"
+    rf"(?P<space>(?=[\s\u200b\ufeff&])"
+    rf"(?:(?! ){_BLANK}{_BLANK}+|(?!\n)[^\S ]|[\u200b\ufeff]|(?=&){_BLANK}| {_BLANK}+))"
     rf"|(?P<block></?(?i:{_BLOCKS})(?:[\s/][^<>]*)?>)"
     rf"|(?P<inline></?(?i:{_INLINE})(?:[\s/][^<>]*)?>|<![^<>]*>|\[/?[biu]\]"
     r"|&lt;/?(?:b|em|i|p|span|strong|u)&gt;)"

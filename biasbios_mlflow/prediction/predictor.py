@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.config import EvaluationConfig
@@ -28,7 +27,15 @@ from biasbios_mlflow.prediction.static import StaticPredictions
 from biasbios_mlflow.prediction.trained import unwrap_trained
 from biasbios_mlflow.prediction.transformers import TransformersPredictor
 
-__all__ = ["FeaturePredictor", "PredictedPair", "Recorded", "find_predictor", "predict_pair"]
+__all__ = [
+    "FeaturePredictor",
+    "Outputs",
+    "PredictedPair",
+    "Recorded",
+    "find_predictor",
+    "predict_pair",
+    "record",
+]
 
 
 class FeaturePredictor(Predictor):
@@ -175,24 +182,46 @@ def _refuse_unused(config: EvaluationConfig, predictor: Predictor) -> None:
         )
 
 
+Outputs: TypeAlias = Sequence[tuple[Rows, object]]
+
+
+def record(predictor: Predictor, inputs: ModelInputs) -> Outputs | FastPathError:
+    """Return all that a predictor yields, in another process, or why it does not.
+
+    An error of the fast path is returned: raised, it would end the evaluation there, where nobody
+    can call the model's own ``predict`` instead.
+    """
+    try:
+        return list(predictor.predict(inputs))
+    except FastPathError as error:
+        return error
+    except Exception as error:
+        return _failed(predictor, error)
+
+
 class Recorded(Predictor):
     """Outputs that a model gave elsewhere, in the place of the model.
 
     Parameters
     ----------
     model : Predictor
-    outputs : sequence
-        What its ``predict`` yielded for the same inputs.
+    outputs : sequence or FastPathError
+        From `record`, for the same inputs.
     """
 
-    def __init__(self, model: Predictor, outputs: Sequence[tuple[Rows, object]]) -> None:
+    def __init__(self, model: Predictor, outputs: Outputs | FastPathError) -> None:
         self.path = model.path
         self.returns = model.returns
         self.identity = model.identity
+        self.reference = model.reference
         self._outputs = outputs
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
-        """Yield the outputs."""
+        """Yield the outputs, or raise what was raised elsewhere."""
+        if isinstance(self._outputs, FastPathError):
+            if self._outputs.instead is not None:  # it left the model's own predict behind
+                self._outputs.instead.reference = self.reference
+            raise self._outputs
         yield from self._outputs
 
 
@@ -262,11 +291,13 @@ def predict_pair(
 def _outputs(predictor: Predictor, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
     try:
         yield from predictor.predict(inputs)
-    except (FastPathError, MlflowException):
+    except FastPathError:
         raise
     except Exception as error:
         if predictor.reference is None:
             raise
-        raise FastPathError(
-            f"{predictor.path} failed ({type(error).__name__}: {error!s:.300})"
-        ) from error
+        raise _failed(predictor, error) from error
+
+
+def _failed(predictor: Predictor, error: Exception) -> FastPathError:
+    return FastPathError(f"{predictor.path} failed ({type(error).__name__}: {error!s:.300})")

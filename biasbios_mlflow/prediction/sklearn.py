@@ -125,6 +125,7 @@ class SklearnPredictor(Predictor):
 
     def _without_scores(self) -> SklearnPredictor:
         plain = copy.copy(self)
+        plain.reference = self.reference  # which no copy takes along
         plain._method = None
         plain.path = "sklearn.predict"
         plain.returns = replace(

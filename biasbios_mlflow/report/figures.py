@@ -131,6 +131,7 @@ def gaps_figure(scores: Mapping[str, Any]) -> Figure:
             + (f"\n{left_out} further occupations are in the table" if left_out else "")
         )
         _title_sides(axes, "women are recognized better", "men are recognized better")
+        _lay_out(figure, axes)
     return figure
 
 
@@ -198,6 +199,7 @@ def flips_figure(scores: Mapping[str, Any]) -> Figure:
             f"{len(shown)} of {len(pairs)} pairs of labels"
         )
         _title_sides(axes, "women's bios, swapped", "men's bios, swapped")
+        _lay_out(figure, axes)
     return figure
 
 
@@ -384,10 +386,34 @@ def _settle(figure: Figure) -> None:
         figure.set_layout_engine(None)
 
 
+def _lay_out(figure: Figure, axes: Axes) -> None:
+    """Give the only axes of a figure the room that its labels need, and fix where they stand.
+
+    matplotlib would find the same by measuring all texts a dozen times, at each drawing anew.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    points = 72 / figure.dpi
+    names = [label.get_window_extent(renderer).width * points for label in axes.get_yticklabels()]
+    below = axes.xaxis.label.get_window_extent(renderer).height * points
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    ticks, line, edge = 9.0, 12.0, 5.0  # tick marks with what is around them, one line of text
+    left, bottom, top = edge + max(names) + ticks, edge + below + line + ticks, edge + 2 * line
+    figure.set_layout_engine(None)
+    figure.subplots_adjust(
+        left=left / width, right=1 - edge / width, bottom=bottom / height, top=1 - top / height
+    )
+    inside = height - bottom - top
+    axes.xaxis.set_label_coords(0.5, -(line + ticks) / inside)
+    axes.yaxis.set_label_coords(0.0, 0.5)
+
+
 def _title_sides(axes: Axes, left: str, right: str) -> None:
     """Say above both sides of the line at zero what lies there."""
-    axes.set_title(f"←  {left}", loc="left", color=SECOND)
-    axes.set_title(f"{right}  →", loc="right", color=FIRST)
+    # With a place of their own they are not moved out of the way of ticks above, of which are none.
+    axes.set_title(f"←  {left}", loc="left", y=1.0, color=SECOND)
+    axes.set_title(f"{right}  →", loc="right", y=1.0, color=FIRST)
 
 
 def _mark(marker: str, colour: str, label: str) -> Any:

@@ -38,6 +38,7 @@ from sklearn.utils import all_estimators
 
 from biasbios_mlflow import swap_gender
 from biasbios_mlflow.pipeline import Evaluation
+from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from tests.prediction.conftest import run
 
@@ -320,6 +321,33 @@ def test_margins_that_are_not_the_labels(some: pd.DataFrame, tmp_path: Path) -> 
     found = "the largest margin of decision_function is not what predict returns"
     assert found in fast.warnings[0]
     assert "margins" in fast.scores.reasons["ctf"]
+
+
+class Unscored(Contrary):
+    """A classifier whose scores cannot be had."""
+
+    def decision_function(self, X: Any) -> Any:  # noqa: N803
+        raise RuntimeError("no margins today")
+
+
+@pytest.mark.parametrize("kind", [Contrary, Unscored])
+@pytest.mark.filterwarnings("ignore")
+def test_a_fast_path_is_dropped_in_other_processes_too(
+    kind: type[Contrary], some: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(text(kind()).fit(list(some["hard_text"]), some["profession"]), tmp_path)
+    asked = []
+    ask = Probe._ask
+    monkeypatch.setattr(Probe, "_ask", lambda self: (asked.append(self), ask(self)))
+    alone, together = (run(model, some, n_jobs=jobs, window_size=60) for jobs in (1, 2))
+    assert alone.warnings == together.warnings
+    assert alone.path == together.path == ALONE[kind]
+    assert alone.scores.to_dict() == together.scores.to_dict()
+    # The way that is left is asked about here as there.
+    assert len(asked) == (4 if kind is Contrary else 0)
+
+
+ALONE = {Contrary: "sklearn.predict", Unscored: "pyfunc.predict"}
 
 
 @pytest.mark.filterwarnings("ignore")

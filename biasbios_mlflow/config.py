@@ -123,6 +123,16 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         description="how labels are read: as words (text), as they stand (labels), or as words "
         "where the model is known to write them (auto)",
     )
+    label_score: Asking[Literal["sum", "mean"]] = pydantic.Field(
+        "sum",
+        description="of a local language model: an occupation's log-likelihood is that of all its "
+        "tokens (sum), or of one on average (mean)",
+    )
+    label_from: Asking[Literal["answer", "likelihood"]] = pydantic.Field(
+        "answer",
+        description="of a registered text-generation pipeline: its label is the answer of its own "
+        "predict, or the most likely occupation",
+    )
     counterfactual_predictions: Asking[str | None] = pydantic.Field(
         None, description="without a model: column with the predictions on the swapped bios"
     )

@@ -407,7 +407,7 @@ def _evaluate(
             identity=predictor.identity,
             missing=bios.missing,
             predictions_path=None if writer is None else writer.path,
-            told=[*told, *(probe.warnings if probe is not None else ())],
+            told=[*told, *predictor.told, *(probe.warnings if probe is not None else ())],
         )
     except BaseException:
         if folder is not None:

@@ -105,6 +105,8 @@ class Predictor(ABC):
         The model's own ``predict``, if this is a faster way to the same; None where this is it.
     cuts_alone : bool
         Whether its own ``predict`` fails at texts that this one cuts.
+    told : tuple of str
+        What of it makes figures doubtful, or is counted otherwise than one may think.
     """
 
     path: str
@@ -115,6 +117,7 @@ class Predictor(ABC):
     parallel: bool = False
     reference: Predictor | None = None
     cuts_alone: bool = False
+    told: tuple[str, ...] = ()
 
     def session(self) -> AbstractContextManager[None]:
         """Keep the model ready, where it pays, until the block ends."""

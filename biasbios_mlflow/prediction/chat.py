@@ -54,7 +54,7 @@ class ChatPredictor(Predictor):
         self.path = f"{own.path}, answers in words"
         template = None if prompt is None else prompt.template
         self.returns = replace(own.returns, text=True, prompt=template)
-        self._own = own
+        self.own = own
         self._asked = asked
         self._prompt = prompt
         self._call = call
@@ -73,9 +73,13 @@ class ChatPredictor(Predictor):
             return cls(own, "text", wanted)
         return None
 
+    def through(self, own: Predictor) -> ChatPredictor:
+        """Return the same with another way to the model's own ``predict``."""
+        return ChatPredictor(own, self._asked, self._prompt, self._call)
+
     def session(self) -> AbstractContextManager[None]:
         """Keep the model ready until the block ends."""
-        return self._own.session()
+        return self.own.session()
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[Rows, object]]:
         """Yield the answers."""
@@ -88,7 +92,7 @@ class ChatPredictor(Predictor):
                 yield slice(i, i + 1), [self._ask(question)]
             return
         asked = ModelInputs(inputs.bios, inputs.source, questions, inputs.features)
-        for rows, output in self._own.predict(asked):
+        for rows, output in self.own.predict(asked):
             yield rows, _without_question(output, questions[rows])  # type: ignore[index]
 
     def _ask(self, question: str) -> object:

@@ -663,15 +663,16 @@ class OutputReader:
         Returns
         -------
         dict or None
-            ``prompt`` and ``prompt_sha256`` (None where the model was given the bio alone),
-            ``guessed`` (whether nothing but their look says that they are words) and
-            ``unreadable``, a few of those that could not be read; None where the model does not
-            answer in words.
+            ``words`` (False where a prompt was given, but likelihoods were taken), ``prompt`` and
+            ``prompt_sha256`` (None where the model was given the bio alone), ``guessed`` (whether
+            nothing but their look says that they are words) and ``unreadable``, a few of those that
+            could not be read; None where the model was given no prompt and answers in no words.
         """
-        if not self.text:
+        if not self.text and self.prompt is None:
             return None
         shown = self.unreadable if quote else [{**one, "answer": None} for one in self.unreadable]
         return {
+            "words": bool(self.text),
             "prompt": self.prompt,
             "prompt_sha256": None if self.prompt is None else Prompt(self.prompt).sha256,
             "guessed": self._guessed_text,

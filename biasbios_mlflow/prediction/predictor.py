@@ -19,6 +19,7 @@ from biasbios_mlflow.prediction.chat import ChatPredictor
 from biasbios_mlflow.prediction.features import Encoder, FeatureColumns, find_features
 from biasbios_mlflow.prediction.identity import identify
 from biasbios_mlflow.prediction.inputs import ModelInputs
+from biasbios_mlflow.prediction.language import SCHEME, LikelihoodPredictor
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions, Returns, Rows
 from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.pyfunc import PyfuncPredictor, ServedPredictor
@@ -103,6 +104,8 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor:
                 fix="pass predictions='…', the column that holds the predicted occupation",
             )
         found: Predictor = StaticPredictions(config)
+    elif (config.model_uri or "").startswith(SCHEME):
+        found = LikelihoodPredictor.load(str(config.model_uri), config)
     else:
         features = find_features(config)
         found = _find_model(model, config, features)
@@ -128,7 +131,10 @@ def _find_model(
     if not takes_features:
         chat = ChatPredictor.of(model, config, own=own)
         if chat is not None:
-            return chat
+            likely = None
+            if config.prediction == "auto" and config.predictions is None:
+                likely = LikelihoodPredictor.of(model, config, answers=chat)
+            return likely or chat
     fast: Predictor | None = None
     if config.prediction == "auto" and config.predictions is None:
         fast = SklearnPredictor.of(model, features=features is not None, reference=own)
@@ -156,6 +162,8 @@ _NOT_FOR_ALL = {
     "dtype": "a transformers model on the fast path, or an encoder",
     "encoder": "a model that takes vectors",
     "features": "a model that takes vectors, with their columns in the data",
+    "label_from": "a registered text-generation pipeline, unless prediction='pyfunc'",
+    "label_score": "a local language model, unless prediction='pyfunc'",
     "max_length": "an encoder (a pipeline is cut as its own predict does: load it with "
     "model_config={'truncation': True, 'max_length': …})",
     "n_jobs": "a scikit-learn model on the fast path, from texts",

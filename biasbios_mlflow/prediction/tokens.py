@@ -25,6 +25,7 @@ __all__ = [
     "find_device",
     "find_max_length",
     "find_position_limit",
+    "is_out_of_memory",
     "pool",
 ]
 
@@ -290,7 +291,7 @@ class TokenModel:
                 try:
                     result = self._forward(batch, ids, types, int(lengths[batch[0]]), read)
                 except RuntimeError as error:
-                    if len(batch) == 1 or not _is_out_of_memory(error):
+                    if len(batch) == 1 or not is_out_of_memory(error):
                         raise
                     self._shrink(len(batch) * int(lengths[batch[0]]))
                     continue
@@ -354,7 +355,8 @@ class TokenModel:
             torch.mps.empty_cache()
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Tell whether a device ran out of memory."""
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return True
     message = str(error).lower()

@@ -18,7 +18,7 @@ from biasbios_mlflow.prediction.forms import raw_model
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Output, Returns, Rows
 
-__all__ = ["TransformersPredictor", "known_returns"]
+__all__ = ["TransformersPredictor", "WherePipelineIs", "known_returns"]
 
 # What a pipeline may be told without leaving the ground that is known here. The first group goes to
 # the tokenizer, the second to the scores, the third has no bearing on the probabilities.
@@ -60,7 +60,7 @@ class TransformersPredictor(Predictor):
     ) -> None:
         from biasbios_mlflow.prediction.tokens import TokenModel
 
-        self.reference = None if reference is None else _WherePipelineIs(pipeline, reference)
+        self.reference = None if reference is None else WherePipelineIs(pipeline, reference)
         self.returns = _returns(pipeline, settings)
         self._function = _function(pipeline.model.config, settings.get("function_to_apply"))
         tokenizing = {name: settings[name] for name in _TOKENIZING & set(settings)}
@@ -119,7 +119,7 @@ class TransformersPredictor(Predictor):
         return logits.sigmoid() if self._function == "sigmoid" else logits
 
 
-class _WherePipelineIs(Predictor):
+class WherePipelineIs(Predictor):
     """The pipeline's own ``predict``, while its model may be on another device than it had."""
 
     def __init__(self, pipeline: Any, model: Predictor) -> None:

@@ -42,6 +42,7 @@ from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import NO_COUNTERFACTUAL, Outcomes
+from biasbios_mlflow.scoring.reasons import Absence
 
 __all__ = [
     "Evaluation",
@@ -647,8 +648,10 @@ def _with_reason(scores: Scores, no_probabilities: str | None) -> Scores:
     """Say why there are no probabilities, where that is why a metric is absent."""
     if no_probabilities is None:
         return scores
-    reasons = {
-        name: why.replace("no probabilities", f"no probabilities: {no_probabilities}")
-        for name, why in scores.reasons.items()
+    absences = {
+        name: replace(why, note=no_probabilities)
+        if why.absence is Absence.NO_PROBABILITIES
+        else why
+        for name, why in scores.absences.items()
     }
-    return replace(scores, reasons=reasons)
+    return replace(scores, absences=absences)

@@ -14,7 +14,7 @@ from biasbios_mlflow.flips import Flip
 from biasbios_mlflow.report.figures import flips_figure, gaps_figure, svg
 from biasbios_mlflow.report.marks import Part, mark_differences, visible
 from biasbios_mlflow.report.text import debiased_first, number
-from biasbios_mlflow.scoring.scores import HEADLINE
+from biasbios_mlflow.scoring.specs import HEADLINE, declared_names, is_of_each, spec_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -24,30 +24,6 @@ __all__ = ["MOST_FLIPS", "report_page"]
 
 MOST_FLIPS = 100
 """Flips that the page shows; ``flips.csv`` has ``max_flips`` of them."""
-
-_HOW_TO_READ = {
-    "balanced_accuracy": (
-        "How often the occupation is recognized, as the mean over the occupations: each counts the "
-        "same, however few bios it has. Higher is better."
-    ),
-    "ctf": (
-        "How far the probability of the predicted occupation moves when only the words that carry "
-        "gender change (variance over the two variants). Lower is better, 0 is indifference."
-    ),
-    "prediction_consistency": (
-        "Share of bios whose prediction stays the same when the words that carry gender change. "
-        "Higher is better, 1 is individual fairness in this sense."
-    ),
-    "gap_rms": (
-        "Typical difference between men and women of one occupation in how often they are "
-        "recognized; large gaps weigh more. Lower is better. Judge it by the noise floor and the "
-        "debiased value: with few bios a cell, chance alone makes gaps."
-    ),
-    "gap_abs": (
-        "The same with every gap weighing alike. Lower is better; it too must be held against its "
-        "noise floor."
-    ),
-}
 
 _FINDINGS = {
     "duplicates": "have the text of a bio before",
@@ -250,23 +226,24 @@ def _headline_row(scores: Mapping[str, Any], name: str) -> dict[str, Any]:
         "interval": None if bounds is None else f"{number(bounds[0])} to {number(bounds[1])}",
         "notes": notes,
         "reason": scores["reasons"].get(name),
-        "how": _HOW_TO_READ[name],
+        "how": spec_of(name).reading,
     }
 
 
 def _other_metrics(scores: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what else was logged but the gaps by occupation, which have a table of their own."""
     rows = []
-    for name, value in scores["metrics"].items():
-        if name in HEADLINE or name.startswith("tpr_gap/") or name.endswith(("_low", "_high")):
+    for name in declared_names(scores["metrics"]):
+        if name in HEADLINE:
             continue
+        spec, value = spec_of(name), scores["metrics"][name]
         low, high = scores["intervals"].get(name, (None, None))
-        whole = name == "bios" or name.startswith("occupations_")
         rows.append(
             {
                 "name": name,
-                "value": f"{value:,.0f}" if whole else number(value),
+                "value": f"{value:,.0f}" if spec.whole else number(value),
                 "interval": "" if low is None else f"{number(low)} to {number(high)}",
+                "meaning": spec.meaning.replace("`", ""),
             }
         )
     return rows
@@ -275,7 +252,7 @@ def _other_metrics(scores: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _absent(reasons: Mapping[str, str]) -> list[tuple[str, str]]:
     by_reason: dict[str, list[str]] = {}
     for name, why in reasons.items():
-        if not name.startswith("tpr_gap/"):  # in the table of occupations that are not scored
+        if not is_of_each(name):  # in the table of occupations that are not scored
             by_reason.setdefault(why, []).append(name)
     return [(", ".join(names), why) for why, names in by_reason.items()]
 

@@ -7,7 +7,8 @@ leaves it out and says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ __all__ = [
     "Tables",
     "accuracy",
     "accuracy_by_gender",
+    "accuracy_gap",
     "balanced_accuracy",
     "balanced_accuracy_ovr",
-    "count_metrics",
     "debiased_occupations",
     "false_positives",
     "gap_abs",
@@ -30,6 +31,7 @@ __all__ = [
     "gap_rms_debiased",
     "gap_rms_noise_floor",
     "gap_variance",
+    "marked_share",
     "rate_gap",
     "rates",
     "scored_occupations",
@@ -50,57 +52,22 @@ class Tables:
     bios, hits, predicted : int arrays of shape (..., 2, K)
         Bios by gender and true occupation; those predicted right; bios by gender and predicted
         occupation (predictions outside the label set are in none).
-    consistent, changed, changed_consistent : int arrays of shape (...)
-        Bios whose counterfactual has the same prediction; bios that the swap changed; both.
+    paired, consistent, changed, changed_consistent : int arrays of shape (...)
+        Bios that have a counterfactual; whose counterfactual has the same prediction; bios that the
+        swap changed; those of them with the same prediction.
+    marks : mapping of str to int array of shape (..., 2, 2)
+        Of each mark (see `Outcomes`) by gender: the bios of which it is recorded whether they have
+        it, and those that have it.
     """
 
     bios: Numbers
     hits: Numbers
     predicted: Numbers
+    paired: Numbers
     consistent: Numbers
     changed: Numbers
     changed_consistent: Numbers
-
-
-def count_metrics(tables: Tables, *, min_cell: int = 5) -> dict[str, FloatArray]:
-    """Compute every metric that counts alone determine, but for noise floors; shapes (...) each.
-
-    Per-occupation gaps are one array ``tpr_gap`` of shape (..., K). NaN where undefined; whether
-    all bios have a counterfactual is for the caller to know.
-
-    Examples
-    --------
-    >>> one = np.array(1)
-    >>> tables = Tables(
-    ...     np.array([[1], [1]]), np.array([[1], [0]]), np.array([[1], [0]]), one, one, one
-    ... )
-    >>> float(count_metrics(tables, min_cell=1)["gap_rms"])
-    1.0
-    """
-    t = tables
-    scored = scored_occupations(t.bios, min_cell)
-    false_positive, negative = false_positives(t.hits, t.predicted, t.bios)
-    tpr_gap, fpr_gap = rate_gap(t.hits, t.bios), rate_gap(false_positive, negative)
-    fpr_scored = scored & (negative > 0).all(axis=-2)
-    by_gender = accuracy_by_gender(t.hits, t.bios)
-    n = t.bios.sum(axis=(-2, -1))
-    return {
-        "balanced_accuracy": balanced_accuracy(t.hits, t.bios),
-        "balanced_accuracy_ovr": balanced_accuracy_ovr(t.hits, t.predicted, t.bios),
-        "accuracy": accuracy(t.hits, t.bios),
-        "accuracy_male": by_gender[..., 0],
-        "accuracy_female": by_gender[..., 1],
-        "accuracy_gap": by_gender[..., 0] - by_gender[..., 1],
-        "gap_rms": gap_rms(tpr_gap, scored),
-        "gap_abs": gap_abs(tpr_gap, scored),
-        "gap_rms_debiased": gap_rms_debiased(t.hits, t.bios, scored),
-        "fpr_gap_rms": gap_rms(fpr_gap, fpr_scored),
-        "fpr_gap_abs": gap_abs(fpr_gap, fpr_scored),
-        "prediction_consistency": share(t.consistent, n),
-        "swap_coverage": share(t.changed, n),
-        "prediction_consistency_changed": share(t.changed_consistent, t.changed),
-        "tpr_gap": np.where(scored, tpr_gap, np.nan),
-    }
+    marks: Mapping[str, Numbers] = field(default_factory=dict)
 
 
 def share(part: npt.ArrayLike, whole: npt.ArrayLike) -> FloatArray:
@@ -131,6 +98,25 @@ def accuracy(hits: Numbers, bios: Numbers) -> FloatArray:
 def accuracy_by_gender(hits: Numbers, bios: Numbers) -> FloatArray:
     """Share of bios of each gender predicted right; shapes (..., 2, K) to (..., 2)."""
     return share(hits.sum(axis=-1), bios.sum(axis=-1))
+
+
+def accuracy_gap(hits: Numbers, bios: Numbers) -> FloatArray:
+    """Accuracy of male bios minus accuracy of female bios; shapes (..., 2, K) to (...)."""
+    both = accuracy_by_gender(hits, bios)
+    return np.asarray(both[..., 0] - both[..., 1])
+
+
+def marked_share(marks: Numbers) -> FloatArray:
+    """Share of all bios that have a mark; shapes (..., 2, 2) to (...).
+
+    Of one gender: ``share(marks[..., gender, 1], marks[..., gender, 0])``.
+
+    Examples
+    --------
+    >>> float(marked_share(np.array([[10, 1], [10, 4]])))
+    0.25
+    """
+    return share(marks[..., 1].sum(axis=-1), marks[..., 0].sum(axis=-1))
 
 
 def balanced_accuracy(hits: Numbers, bios: Numbers) -> FloatArray:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from biasbios_mlflow.report.figures import QUIET, style
 from biasbios_mlflow.scoring import HEADLINE
-from biasbios_mlflow.scoring.comparison import better
+from biasbios_mlflow.scoring.specs import better
 from biasbios_mlflow.training.methods import METHODS
 
 if TYPE_CHECKING:

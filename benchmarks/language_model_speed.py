@@ -25,7 +25,7 @@ PROMPT_TOKENS = 150
 
 
 def make_tokenizer() -> transformers.PreTrainedTokenizerFast:
-    """Words of the occupations in two pieces each, as vocabularies have them, and 500 others."""
+    """Return one that knows the occupations' words in two pieces each, and 500 others."""
     words = [f"w{i}" for i in range(500)]
     pieces = [part for name in OCCUPATIONS for part in shown(name).split()]
     halves = {half for word in pieces for half in (word[:3], f"##{word[3:]}")}
@@ -38,7 +38,7 @@ def make_tokenizer() -> transformers.PreTrainedTokenizerFast:
 
 
 def make_model(vocabulary: int, *, layers: int, width: int) -> transformers.LlamaForCausalLM:
-    """A model like Llama with random weights."""
+    """Return a model like Llama with random weights."""
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=vocabulary,

@@ -15,7 +15,7 @@ from biasbios_mlflow.bios.stream import sample_rows
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 
-LANGUAGE_MODELS = ("transformers:/",)
+LANGUAGE_MODELS = ("openai:/", "transformers:/")
 """How the URIs of language models begin that are in no registry."""
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def evaluate(
     model : str, mlflow.pyfunc.PyFuncModel, callable or None
         A model URI (``models:/name/1``, ``models:/name@alias``, ``models:/m-…``, ``runs:/…``), a
         loaded model, a function from a DataFrame to predictions, a language model in no registry
-        (``transformers:/<name or path>``, or its folder), or None for predictions that stand in
-        the data (``predictions="column"``).
+        (``openai:/<model>`` at ``OPENAI_BASE_URL``, ``transformers:/<name or path>``, or its
+        folder), or None for predictions that stand in the data (``predictions="column"``).
     data : optional
         What `load_bios` takes. By default the test split of the embedded sample, whose bios are
         invented; a warning says so.
@@ -113,7 +113,7 @@ def evaluate(
 def language_model_uri(model: str) -> str | None:
     """Return the URI of a language model that is in no registry; None for any other model.
 
-    ``transformers:/<name or path>``, or a folder that ``save_pretrained`` wrote.
+    ``openai:/<model>``, ``transformers:/<name or path>``, or a folder of ``save_pretrained``.
 
     Examples
     --------

@@ -164,6 +164,21 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         ge=1,
         description="of an encoder: tokens after which a bio is cut; by default its limit",
     )
+    concurrency: Nothing[int] = pydantic.Field(
+        8, ge=1, description="requests at a time to an openai:/ model"
+    )
+    max_retries: Nothing[int] = pydantic.Field(
+        5, ge=0, description="of an openai:/ model: so often a request that failed is tried again"
+    )
+    request_timeout: Nothing[float] = pydantic.Field(
+        60.0, gt=0, description="of an openai:/ model: seconds after which a request has failed"
+    )
+    temperature: Asking[float] = pydantic.Field(
+        0.0, ge=0, description="of an openai:/ model; 0: the answer it finds best"
+    )
+    max_answer_tokens: Asking[int | None] = pydantic.Field(
+        None, ge=1, description="of an openai:/ model: tokens after which an answer is cut off"
+    )
     token_budget: Nothing[int | None] = pydantic.Field(
         None, ge=1, description="tokens in a batch, padding counted; by default by the device"
     )

@@ -157,6 +157,8 @@ class AnswerReader:
         text = answer_text(answer)
         if text is None:
             return Reading(None, NO_ANSWER)
+        if text in UNREADABLE:  # read before, and kept in the place of the answer
+            return Reading(None, text)
         code = self._codes.get(canonical(text))
         if code is not None:
             return Reading(code)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +119,10 @@ class Predictor(ABC):
     reference: Predictor | None = None
     cuts_alone: bool = False
     told: tuple[str, ...] = ()
+
+    def about(self) -> dict[str, Any]:
+        """Return what else is known of how the model was asked, as plain JSON values."""
+        return {}
 
     def session(self) -> AbstractContextManager[None]:
         """Keep the model ready, where it pays, until the block ends."""

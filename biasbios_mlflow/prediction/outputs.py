@@ -17,6 +17,7 @@ from scipy.special import softmax
 from biasbios_mlflow.bios.occupations import Labels, as_objects, canonical, is_missing
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.answers import (
+    UNREADABLE,
     AnswerMode,
     AnswerReader,
     answer_text,
@@ -725,6 +726,11 @@ class OutputReader:
         if first and len(positions) >= _ENOUGH:
             self.check_any_known(codes.tolist())
         return codes[positions]
+
+    def is_unreadable(self, predictions: Predictions) -> npt.NDArray[np.bool_]:
+        """Tell of each prediction whether it stands for an answer that could not be read."""
+        codes = [self._named(why) for why in UNREADABLE] if self.text else []
+        return np.isin(predictions.codes, codes)
 
     def unknown(self, predictions: Predictions) -> Counter[str]:
         """Count the predicted names that are not among the labels of the data."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.prediction import sklearn, transformers
+from biasbios_mlflow.prediction import remote, sklearn, transformers
 from biasbios_mlflow.prediction.base import FastPathError, Predictor, Variants
 from biasbios_mlflow.prediction.chat import ChatPredictor
 from biasbios_mlflow.prediction.features import Encoder, FeatureColumns, find_features
@@ -27,6 +27,7 @@ from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
 from biasbios_mlflow.prediction.trained import unwrap_trained
 from biasbios_mlflow.prediction.transformers import TransformersPredictor
+from biasbios_mlflow.prediction.zero_shot import ZeroShotPredictor
 
 __all__ = [
     "FeaturePredictor",
@@ -104,6 +105,8 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor:
                 fix="pass predictions='…', the column that holds the predicted occupation",
             )
         found: Predictor = StaticPredictions(config)
+    elif (config.model_uri or "").startswith(remote.SCHEME):
+        found = remote.RemotePredictor(str(config.model_uri), config)
     elif (config.model_uri or "").startswith(SCHEME):
         found = LikelihoodPredictor.load(str(config.model_uri), config)
     else:
@@ -140,6 +143,7 @@ def _find_model(
         fast = SklearnPredictor.of(model, features=features is not None, reference=own)
         if fast is None and features is None:
             fast = TransformersPredictor.of(model, config, reference=own)
+            fast = fast or ZeroShotPredictor.of(model, config, reference=own)
             fast = fast or unwrap_trained(model, config, reference=own)
     found: Predictor = fast or own
     return found if features is None else FeaturePredictor(found, features)
@@ -155,6 +159,7 @@ def _known_returns(model: Any, config: EvaluationConfig) -> Returns:
 
 _NOT_FOR_ALL = {
     "answers": "a model whose labels are read as they come from its own predict",
+    **dict.fromkeys(remote.OPTIONS, "an openai:/ model"),
     "counterfactual_features": "a model that takes vectors, with their columns in the data",
     "counterfactual_predictions": "predictions that stand in the data (model=None)",
     "counterfactual_probabilities": "predictions that stand in the data (model=None)",

@@ -18,7 +18,7 @@ from biasbios_mlflow.prediction.forms import raw_model
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Output, Returns, Rows
 
-__all__ = ["TransformersPredictor", "WherePipelineIs", "known_returns"]
+__all__ = ["TransformersPredictor", "WherePipelineIs", "known_returns", "settings_of"]
 
 # What a pipeline may be told without leaving the ground that is known here. The first group goes to
 # the tokenizer, the second to the scores, the third has no bearing on the probabilities.
@@ -91,7 +91,7 @@ class TransformersPredictor(Predictor):
         schema = model.metadata.get_input_schema()
         if schema is not None and "text_pair" in schema.input_names():
             return None
-        settings = _settings(model, pipeline)
+        settings = settings_of(model, pipeline)
         if not set(settings) <= _TOKENIZING | _SCORING | _WITHOUT_BEARING:
             return None
         if pipeline._forward_params:
@@ -149,7 +149,7 @@ def known_returns(model: Any) -> Returns:
         Of any flavor; of others nothing is known.
     """
     pipeline = _raw(model)
-    return Returns() if pipeline is None else _returns(pipeline, _settings(model, pipeline))
+    return Returns() if pipeline is None else _returns(pipeline, settings_of(model, pipeline))
 
 
 def _raw(model: Any) -> Any:
@@ -162,7 +162,7 @@ def _raw(model: Any) -> Any:
     return pipeline if type(pipeline) is TextClassificationPipeline else None
 
 
-def _settings(model: Any, pipeline: Any) -> dict[str, Any]:
+def settings_of(model: Any, pipeline: Any) -> dict[str, Any]:
     """Return all that the pipeline is told when the model's own ``predict`` calls it."""
     # What was given when the model was loaded is known to the flavor's own wrapper only.
     loaded = dict(getattr(model._model_impl, "model_config", None) or {})

@@ -26,6 +26,7 @@ from biasbios_mlflow.bios.occupations import OCCUPATIONS
 from biasbios_mlflow.prediction.answers import NOT_NAMED
 from biasbios_mlflow.prediction.prompts import BUILT_IN, Prompt
 from biasbios_mlflow.report.files import summary
+from biasbios_mlflow.rows import read_outcomes
 from tests.prediction.conftest import run
 
 QUESTIONS: list[str] = []
@@ -97,6 +98,12 @@ def check(evaluation: Any, bios: pd.DataFrame) -> None:
     )
     assert evaluation.path.endswith("answers in words")
     assert evaluation.scores.reasons["ctf"] == "no probabilities: the model answers in words"
+    metrics = evaluation.scores.metrics
+    ends = ("", "_male", "_female", "_gap")
+    assert [metrics[f"answers_unreadable{end}"] for end in ends] == [0.25, 0.0, 0.5, -0.5]
+    low, high = evaluation.scores.intervals["answers_unreadable_gap"]
+    assert low < -0.5 < high
+    assert read_outcomes(evaluation.predictions_path).marks["unreadable"].sum() == 3
     assert QUESTIONS[0] == Prompt().fill(bios["hard_text"][0], OCCUPATIONS)
     about = summary(evaluation, model={}, data={})["answers"]
     assert about["prompt"] == BUILT_IN
@@ -183,6 +190,8 @@ class TestFunctions:
         model = type("Model", (), {"predict": staticmethod(predict)})()
         evaluation = run(model, few)
         assert evaluation.answers is None
+        reason = str(evaluation.scores.reasons["answers_unreadable_gap"])
+        assert reason == "not recorded: answers in words, which this model does not give"
         assert evaluation.result.unknown == {"nurse practitioner": 6}
         assert run(model, few, answers="text").result.unknown == {NOT_NAMED: 6}
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from mlflow.exceptions import MlflowException
 
-import biasbios_mlflow
+from biasbios_mlflow.api import language_model_uri
 from biasbios_mlflow.bios.occupations import OCCUPATIONS
 from biasbios_mlflow.prediction.prompts import Prompt, shown
 from tests.prediction.conftest import log_pipeline, run
@@ -51,7 +51,8 @@ def make_causal(kind: str, size: int, **options: Any) -> Any:
 def words(vocabulary: Sequence[str]) -> Any:
     """The tests' tokenizer, with the end of a text, and no limit."""
     tokenizers = pytest.importorskip("tokenizers")
-    ids = {token: code for code, token in enumerate(vocabulary)}
+    known = [*vocabulary, *({"nurse"} - set(vocabulary))]
+    ids = {token: code for code, token in enumerate(known)}
     backend = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[UNK]"))
     backend.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
@@ -84,9 +85,9 @@ def slowly(model: Any, tokenizer: Any, bio: str, score: str, names: Sequence[str
 @pytest.mark.parametrize("score", ["sum", "mean"])
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "bloom"])
 def test_equal_to_each_pair_by_itself(
-    kind: str, score: Any, words: Any, some: pd.DataFrame, vocabulary: Sequence[str]
+    kind: str, score: Any, words: Any, some: pd.DataFrame
 ) -> None:
-    model = make_causal(kind, len(vocabulary))
+    model = make_causal(kind, len(words))
     causal = CausalModel(model, words, score=score, token_budget=400, device="cpu")
     texts = list(some["hard_text"])
     questions = causal.ask(texts, OCCUPATIONS, SHORT)
@@ -114,17 +115,17 @@ def test_the_tree_of_occupations() -> None:
     ]  # fmt: skip
 
 
-def test_one_occupation_that_begins_another(words: Any, vocabulary: Sequence[str]) -> None:
+def test_one_occupation_that_begins_another(words: Any) -> None:
     """By their tokens alone the shorter would always be the more likely."""
-    causal = CausalModel(make_causal("llama", len(vocabulary)), words, score="sum", device="cpu")
+    causal = CausalModel(make_causal("llama", len(words)), words, score="sum", device="cpu")
     labels = causal.ask(["she"], ["nurse", "nurse he"], SHORT).endings.labels
     assert [ids[-1] for ids in labels] == [3, 3]
     alone = causal.ask(["she"], ["nurse", "poet"], SHORT).endings.labels
     assert 3 not in {token for ids in alone for token in ids}
 
 
-def test_a_long_bio_is_cut_and_the_question_stays(words: Any, vocabulary: Sequence[str]) -> None:
-    causal = CausalModel(make_causal("gpt2", len(vocabulary)), words, score="sum", device="cpu")
+def test_a_long_bio_is_cut_and_the_question_stays(words: Any) -> None:
+    causal = CausalModel(make_causal("gpt2", len(words)), words, score="sum", device="cpu")
     questions = causal.ask(["she " * 500, "he"], OCCUPATIONS, SHORT)
     assert questions.cut.tolist() == [True, False]
     longest = max(map(len, questions.endings.labels))
@@ -133,47 +134,46 @@ def test_a_long_bio_is_cut_and_the_question_stays(words: Any, vocabulary: Sequen
     assert len(list(causal.probabilities(questions))) >= 1
 
 
-def test_a_chat_template_is_used(words: Any, vocabulary: Sequence[str]) -> None:
+def test_a_chat_template_is_used(words: Any) -> None:
     import copy
 
     chatty = copy.deepcopy(words)
     chatty.chat_template = TEMPLATE
-    causal = CausalModel(make_causal("llama", len(vocabulary)), chatty, score="sum", device="cpu")
+    causal = CausalModel(make_causal("llama", len(words)), chatty, score="sum", device="cpu")
     [ids] = causal.ask(["she"], OCCUPATIONS, SHORT).ids
     text = f"[CLS] {SHORT.fill('she', OCCUPATIONS)} [SEP]"
     assert ids == words(text, add_special_tokens=False)["input_ids"]
 
 
-def test_a_path(
-    words: Any, some: pd.DataFrame, vocabulary: Sequence[str], tmp_path: Path, mlflow_server: str
-) -> None:
+def test_a_path(words: Any, some: pd.DataFrame, tmp_path: Path) -> None:
     """A model without a predict of its own is a classifier by likelihood: every metric exists."""
-    model = make_causal("llama", len(vocabulary))
+    model = make_causal("llama", len(words))
     model.save_pretrained(tmp_path / "model")
     words.save_pretrained(tmp_path / "model")
-    with mlflow.start_run():
-        result = biasbios_mlflow.evaluate(
-            str(tmp_path / "model"), some, prompt=SHORT.template, n_replicates=100, min_cell=1
-        )
-    summary = result.artifacts["biasbios/summary"].content
-    assert summary["model"]["path"].startswith("likelihood after the prompt (one prompt for all")
-    assert summary["answers"]["prompt_sha256"] == SHORT.sha256
-    assert {"biasbios/ctf", "biasbios/prediction_consistency"} <= set(result.metrics)
-    rows = result.artifacts["biasbios/predictions"].content
+    uri = language_model_uri(str(tmp_path / "model"))
+    evaluation = run(print, some, model_uri=uri, prompt=SHORT.template, min_cell=1)
+    assert evaluation.path.startswith(
+        "likelihood after the prompt (one prompt for all occupations)"
+    )
+    assert evaluation.identity.known
+    assert evaluation.answers["prompt_sha256"] == SHORT.sha256
+    assert not evaluation.answers["words"]
+    assert {"ctf", "prediction_consistency", "accuracy"} <= set(evaluation.scores.metrics)
+    rows = pd.read_parquet(evaluation.predictions_path)
     expected = slowly(model, words, some["hard_text"][3], "sum", OCCUPATIONS)
     assert rows["prediction"][3] == OCCUPATIONS[int(expected.argmax())]
     assert rows["probability"][3] == pytest.approx(expected.max(), abs=1e-4)
-    with pytest.raises(MlflowException, match="model: found 'transformers:/nowhere'"):
-        biasbios_mlflow.evaluate("transformers:/nowhere", some)
+    with pytest.raises(MlflowException, match="model: found 'transformers:/"):
+        run(print, some, model_uri=f"transformers:/{tmp_path / 'nowhere'}")
 
 
 @pytest.fixture(scope="module")
-def uri(words: Any, vocabulary: Sequence[str], mlflow_server: str) -> str:
-    model = make_causal("gpt2", len(vocabulary))
+def uri(words: Any, mlflow_server: str) -> str:
+    model = make_causal("gpt2", len(words))
     # Whatever it is asked, it says nurse, by a bias towards what stands for that word.
     with torch.no_grad():
-        nurse = torch.ones(32) * 0.5
-        model.transformer.wte.weight[vocabulary.index("nurse")] = nurse
+        nurse = torch.ones(32) * 0.7
+        model.transformer.wte.weight[words.convert_tokens_to_ids("nurse")] = nurse
         model.transformer.ln_f.bias[:] = nurse
     pipeline = transformers.pipeline("text-generation", model=model, tokenizer=words, device="cpu")
     model.generation_config.do_sample = False
@@ -193,15 +193,18 @@ class TestRegistered:
     ) -> None:
         evaluation = run(self.load(uri), some, prompt=SHORT.template)
         rows = pd.read_parquet(evaluation.predictions_path)
-        assert set(rows["prediction"]) == {"nurse"}
-        assert rows["probability"].between(0.01, 1).all()
+        said = rows["prediction"] == "nurse"
+        assert said.mean() > 0.5
+        assert rows["probability"][said].between(0.01, 1).all()
         assert rows["probability"].nunique() > 5
         assert "ctf" in evaluation.scores.metrics
         assert evaluation.path.startswith("pyfunc.predict, answers in words; beside it likelihood")
         asked = run(self.load(uri), some, prompt=SHORT.template, prediction="pyfunc")
         assert asked.path == "pyfunc.predict, answers in words"
         assert asked.scores.reasons["ctf"] == "no probabilities: the model answers in words"
-        assert asked.scores.metrics["accuracy"] == evaluation.scores.metrics["accuracy"]
+        answers = pd.read_parquet(asked.predictions_path)
+        for name in ("prediction", "counterfactual_prediction"):
+            assert answers[name].tolist() == rows[name].tolist()
 
     def test_the_likeliest_where_that_is_wished_and_told(
         self, uri: str, some: pd.DataFrame

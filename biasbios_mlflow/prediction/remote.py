@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED as ANY
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +140,15 @@ class RemotePredictor(Predictor):
                 expected=f"the key for OpenAI's own address, or another one in {_ADDRESS}",
                 fix=f"set {_KEY} or {_ADDRESS}",
             )
-        self._client = openai.OpenAI(
+        self._new_client = partial(
+            openai.OpenAI,
             api_key=self._key or "none",
             max_retries=config.max_retries,
             timeout=config.request_timeout,
         )
         self._failures: tuple[type[Exception], ...] = (openai.OpenAIError,)
-        self._address = str(self._client.base_url).partition("?")[0]
+        with self._new_client() as client:
+            address = str(client.base_url).partition("?")[0]
         self._prompt = Prompt() if config.prompt is None else Prompt(config.prompt)
         self._settings: dict[str, Any] = {"temperature": config.temperature}
         if config.max_answer_tokens is not None:
@@ -154,7 +157,7 @@ class RemotePredictor(Predictor):
         self._quotes = config.log_texts
         self._store = AnswerStore(None if config.resume_dir is None else Path(config.resume_dir))
         self._counted = {"requests": 0, "taken_over": 0, "tokens_in": 0, "tokens_out": 0}
-        host = self._address.partition("://")[2].rpartition("@")[2].rstrip("/")
+        host = address.partition("://")[2].rpartition("@")[2].rstrip("/")
         self.path = f"{uri} at {host}, answers in words"
         self.identity = Identity(f"{uri}@{host}")
         self.returns = Returns(text=True, prompt=self._prompt.template)
@@ -197,6 +200,7 @@ class RemotePredictor(Predictor):
     def _ask_all(self, questions: dict[str, str]) -> Iterator[tuple[str, _Answer]]:
         waiting = iter(questions.items())
         running: dict[Future[_Answer], str] = {}
+        client = self._new_client()
         pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="biasbios-ask")
         try:
             while True:
@@ -205,7 +209,7 @@ class RemotePredictor(Predictor):
                     key, question = next(waiting, ("", ""))
                     if not key:
                         break
-                    running[pool.submit(self._ask, question)] = key
+                    running[pool.submit(self._ask, client, question)] = key
                 if not running:
                     return
                 done, _ = wait(running, return_when=ANY)
@@ -223,9 +227,10 @@ class RemotePredictor(Predictor):
                     raise self._told(failed)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+            client.close()
 
-    def _ask(self, question: str) -> _Answer:
-        response = self._client.chat.completions.create(
+    def _ask(self, client: Any, question: str) -> _Answer:
+        response = client.chat.completions.create(
             model=self._name,
             messages=[{"role": "user", "content": question}],
             **self._settings,

@@ -172,7 +172,7 @@ def uri(words: Any, mlflow_server: str) -> str:
     model = make_causal("gpt2", len(words))
     # Whatever it is asked, it says nurse, by a bias towards what stands for that word.
     with torch.no_grad():
-        nurse = torch.ones(32) * 0.7
+        nurse = torch.ones(32) * 0.5
         model.transformer.wte.weight[words.convert_tokens_to_ids("nurse")] = nurse
         model.transformer.ln_f.bias[:] = nurse
     pipeline = transformers.pipeline("text-generation", model=model, tokenizer=words, device="cpu")
@@ -194,7 +194,7 @@ class TestRegistered:
         evaluation = run(self.load(uri), some, prompt=SHORT.template)
         rows = pd.read_parquet(evaluation.predictions_path)
         said = rows["prediction"] == "nurse"
-        assert said.mean() > 0.5
+        assert said.mean() > 0.3
         assert rows["probability"][said].between(0.01, 1).all()
         assert rows["probability"].nunique() > 5
         assert "ctf" in evaluation.scores.metrics

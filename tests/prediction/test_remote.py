@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import uvicorn
+from click.testing import CliRunner
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from mlflow.exceptions import MlflowException
@@ -24,6 +25,8 @@ from mlflow.exceptions import MlflowException
 pytest.importorskip("openai")
 
 from biasbios_mlflow.api import language_model_uri
+from biasbios_mlflow.cli import main
+from biasbios_mlflow.cost import count_questions
 from biasbios_mlflow.report.files import summary
 from tests.prediction.conftest import run
 
@@ -217,6 +220,22 @@ def test_what_is_missing_is_told(few: pd.DataFrame, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     with pytest.raises(MlflowException, match="APIConnectionError from openai:/tiny at 127"):
         ask(few, max_retries=0)
+
+
+def test_what_it_costs_is_known_before(chat: Chat, few: pd.DataFrame, tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    few.to_csv(path, index=False)
+    arguments = ["evaluate", "openai:/tiny", "--data", str(path), "--dry-run", "--prompt", "{bio}?"]
+    done = CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False)
+    counted = json.loads(done.stdout)
+    assert not chat.asked
+    ask(few)
+    assert counted["bios"] == 16
+    assert counted["questions"] == sum(chat.asked.values()) == 32
+    assert counted["tokens_in"] == sum(-(-len(question) // 4) for question in chat.asked)
+    assert "32 questions about 16 bios" in CliRunner().invoke(main, arguments).stdout
+    with pytest.raises(MlflowException, match="dry run: found the model 'models:/a/1'"):
+        count_questions("models:/a/1", few)
 
 
 def test_drawn_answers_are_told(chat: Chat, few: pd.DataFrame) -> None:

@@ -12,6 +12,8 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow.models import ModelSignature
+from mlflow.types import ColSpec, Schema
 
 from biasbios_mlflow.bios.occupations import OCCUPATIONS
 from biasbios_mlflow.prediction.prompts import shown
@@ -26,28 +28,29 @@ NAMES = [shown(name) for name in OCCUPATIONS]
 
 @pytest.fixture(scope="module")
 def few(bios: pd.DataFrame) -> pd.DataFrame:
-    few = bios.iloc[::31].head(8).reset_index(drop=True)
-    texts = [" ".join(text.split()[: 4 + 9 * row]) for row, text in enumerate(few["hard_text"])]
+    few = bios.iloc[::31].head(5).reset_index(drop=True)
+    texts = [" ".join(text.split()[: 4 + 15 * row]) for row, text in enumerate(few["hard_text"])]
     return few.assign(hard_text=texts)
 
 
 @pytest.fixture(scope="module")
 def pipeline(vocabulary: Sequence[str], tokenizer: Any) -> Any:
     model = make_bert(vocabulary, id2label=NLI).eval()
+    model.config.label2id = {name: code for code, name in NLI.items()}
     return transformers.pipeline(
         "zero-shot-classification", model=model, tokenizer=tokenizer, device="cpu"
     )
 
 
 def load(pipeline: Any, folder: Path, **options: Any) -> Any:
-    example = {"sequences": "She heals.", "candidate_labels": ["nurse", "poet"]}
+    columns = [ColSpec("string", "sequences"), ColSpec("string", "candidate_labels")]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mlflow.transformers.save_model(
             pipeline,
             folder / "model",
             pip_requirements=["transformers", "torch"],
-            input_example=example,
+            signature=ModelSignature(inputs=Schema(columns)),
             **options,
         )
         return mlflow.pyfunc.load_model(str(folder / "model"))

@@ -115,7 +115,11 @@ class Comparison:
         taken = [n for n in names if all(f"tpr_gap_{part}/{n}" in table.index for part in PARTS)]
         if not taken:
             return []
-        taken.sort(key=lambda name: -abs(float(table.loc[head + name, "a"])))
+        values: dict[str, dict[str, float]] = {
+            model: {str(name): float(value) for name, value in table[model].items()}
+            for model in ("a", "b")
+        }
+        taken.sort(key=lambda name: -abs(values["a"][head + name]))
         columns = [head, *(f"tpr_gap_{part}/" for part in PARTS)]
         lines = [
             "",
@@ -124,7 +128,7 @@ class Comparison:
         ]
         for name in taken[:most]:
             pairs = (
-                " ".join(f"{float(table.loc[c + name, model]):>+8.4f}" for model in ("a", "b"))
+                " ".join(f"{values[model][c + name]:>+8.4f}" for model in ("a", "b"))
                 for c in columns
             )
             lines.append(f"{name[:30]:<30} " + "  ".join(pairs))

@@ -445,6 +445,12 @@ def compare(
     click.echo(f"a  {found.names[0]}\nb  {found.names[1]}\n\n{found.comparison}")
 
 
+def _methods() -> list[str]:
+    from biasbios_mlflow.training.methods import METHODS
+
+    return list(METHODS)
+
+
 def _training_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that training one model and comparing many have in common."""
     from biasbios_mlflow.training.methods import Settings
@@ -486,7 +492,7 @@ def _training_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--method",
     default="baseline",
     show_default=True,
-    type=click.Choice(["baseline", "project", "cda", "clp", "sensr", "sensei"]),
+    type=click.Choice(_methods()),
     help="What is done about gender; only baseline and cda on tfidf.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the classifier.")

@@ -41,7 +41,11 @@ from biasbios_mlflow.redaction import logger
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import NO_COUNTERFACTUAL, Outcomes
+<<<<<<< HEAD
+from biasbios_mlflow.scoring.reasons import Absence
+=======
 from biasbios_mlflow.temporary import make_folder
+>>>>>>> faults
 
 __all__ = [
     "Evaluation",
@@ -642,8 +646,10 @@ def _with_reason(scores: Scores, no_probabilities: str | None) -> Scores:
     """Say why there are no probabilities, where that is why a metric is absent."""
     if no_probabilities is None:
         return scores
-    reasons = {
-        name: why.replace("no probabilities", f"no probabilities: {no_probabilities}")
-        for name, why in scores.reasons.items()
+    absences = {
+        name: replace(why, note=no_probabilities)
+        if why.absence is Absence.NO_PROBABILITIES
+        else why
+        for name, why in scores.absences.items()
     }
-    return replace(scores, reasons=reasons)
+    return replace(scores, absences=absences)

@@ -29,7 +29,11 @@ from mlflow.utils.validation import (
 from biasbios_mlflow.pipeline import Evaluation
 from biasbios_mlflow.report.description import describe, is_ours
 from biasbios_mlflow.rows import SUMMARY_FILE
+<<<<<<< HEAD
+from biasbios_mlflow.scoring.specs import BOUNDS
+=======
 from biasbios_mlflow.temporary import temporary_folder
+>>>>>>> faults
 
 __all__ = ["check_names", "describe_model", "describe_run", "log_evaluation", "metric_names"]
 
@@ -37,7 +41,6 @@ _FOLDER = "biasbios"
 _TAG_LIMIT = 5000  # of MLflow's older stores; newer ones take 8,000
 # What MLflow refuses in a name, letters of other scripts than the Latin one not among it.
 _ILLEGAL = re.compile(r"[^\w\-./: ]")
-_BOUNDS = ("_ci_low", "_ci_high")
 
 
 def metric_names(metrics: Mapping[str, float], *, prefix: str = "") -> dict[str, float]:
@@ -58,7 +61,7 @@ def metric_names(metrics: Mapping[str, float], *, prefix: str = "") -> dict[str,
     named: dict[str, float] = {}
     taken: dict[str, str] = {}  # the legal name of each name without what tells a bound
     for name, value in metrics.items():
-        bound = next((end for end in _BOUNDS if name.endswith(end)), "")
+        bound = next((end for end in BOUNDS if name.endswith(end)), "")
         base = name.removesuffix(bound)
         if base not in taken:
             legal = _legal(f"{prefix}biasbios/{base}")

@@ -10,6 +10,7 @@ from biasbios_mlflow.gating.metric_names import is_pattern, matching_metrics
 from biasbios_mlflow.gating.policy import ChampionRule, GatePolicy, Rule
 from biasbios_mlflow.scoring import Comparison
 from biasbios_mlflow.scoring.scores import ONE_CELL
+from biasbios_mlflow.scoring.specs import logged_bounds, spec_of
 
 __all__ = ["Measured", "RuleVerdict", "decide"]
 
@@ -33,7 +34,7 @@ class Measured:
 
     def doubt(self, metric: str) -> str | None:
         """Return the warning that one cell decides a gap metric, if there is one."""
-        if not metric.startswith("gap_"):
+        if not spec_of(metric).hangs_on_cells:
             return None
         return next((said for said in self.warnings if said.startswith(ONE_CELL)), None)
 
@@ -109,7 +110,7 @@ def _metrics(rule: Rule, measured: Measured) -> list[str]:
     """Return the metrics a rule is about; a pattern without a match is about itself, and fails."""
     matches = matching_metrics(rule.metric, measured.metrics)
     if is_pattern(rule.metric):
-        bounds = {f"{name}_ci_{end}" for name in measured.intervals for end in ("low", "high")}
+        bounds = {end for name in measured.intervals for end in logged_bounds(name) or ()}
         matches = sorted(set(matches) - bounds)
     return matches or matching_metrics(rule.metric, measured.reasons)[:1] or [rule.metric]
 

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-from functools import cache
 
 from biasbios_mlflow.bios.occupations import canonical
 from biasbios_mlflow.errors import invalid, nearest
-from biasbios_mlflow.scoring import score
+from biasbios_mlflow.scoring.specs import BOUNDS, EACH, METRICS, logged_bounds
 
 __all__ = ["check_occupation", "is_pattern", "known_metrics", "matching_metrics", "read_metric"]
 
-_OCCUPATION = "<occupation>"
-_BOUNDS = ("_ci_low", "_ci_high")
 
-
-@cache
 def known_metrics() -> frozenset[str]:
-    """Return every metric there is; one that each occupation has ends in ``/<occupation>``.
+    """Return every metric that is declared; one that each occupation has ends in ``/<occupation>``.
 
-    They are those of a small evaluation, so that there is no second list of them.
+    With the bounds that are logged of metrics of all bios.
 
     Examples
     --------
     >>> sorted(name for name in known_metrics() if name.startswith("tpr_gap"))[:1]
     ['tpr_gap/<occupation>']
     """
-    truth, genders = ["a", "b"] * 4, ["male"] * 4 + ["female"] * 4
-    likely = [[0.9, 0.1], [0.2, 0.8]] * 4
-    scores = score(
-        truth, genders, truth, truth, probabilities=likely, counterfactual_probabilities=likely,
-        labels=["a", "b"], n_replicates=100, min_cell=1,
-    )  # fmt: skip
-    ends = tuple(f"/a{end}" for end in ("", *_BOUNDS)), tuple(f"/b{end}" for end in ("", *_BOUNDS))
-    names = {*scores.metrics, *scores.reasons}
-    plain = {name for name in names if not name.endswith(ends[0] + ends[1])}
-    each = {name.removesuffix("/a") for name in names if name.endswith("/a")}
-    return frozenset(plain | {f"{name}/{_OCCUPATION}" for name in each})
+    bounds = (logged_bounds(name) for name, spec in METRICS.items() if not spec.of_each)
+    return frozenset([*METRICS, *(end for both in bounds for end in both or ())])
 
 
 def is_pattern(metric: str) -> bool:
@@ -78,17 +64,17 @@ def read_metric(written: str) -> str:
         if fnmatch.filter(known, name) or any(
             fnmatch.fnmatchcase(one.partition("/")[0], canonical(family))
             for one in known
-            if slash and one.endswith(f"/{_OCCUPATION}")
+            if slash and one.endswith(f"/{EACH}")
         ):
             return name
-    elif name in known or (slash and rest and f"{canonical(family)}/{_OCCUPATION}" in known):
+    elif name in known or (slash and rest and f"{canonical(family)}/{EACH}" in known):
         return name
     raise ValueError(f"the name of a metric{_hint(canonical(family), canonical(rest))}")
 
 
 def _hint(family: str, rest: str) -> str:
     known = known_metrics()
-    each = sorted(n.partition("/")[0] for n in known if n.endswith(f"/{_OCCUPATION}"))
+    each = sorted(n.partition("/")[0] for n in known if n.endswith(f"/{EACH}"))
     if family in each:
         near: str | None = f"{family}/*"
     elif rest and (nearest_family := nearest(family, each)):
@@ -116,7 +102,7 @@ def check_occupation(metric: str, labels: Sequence[str]) -> None:
     if not rest or metric in known_metrics():
         return
     there = {canonical(label): label for label in labels}
-    wanted = [rest, *(rest.removesuffix(end) for end in _BOUNDS if rest.endswith(end))]
+    wanted = [rest, *(rest.removesuffix(end) for end in BOUNDS if rest.endswith(end))]
     if any(name in there or fnmatch.filter(there, name) for name in wanted):
         return
     near = nearest(wanted[-1], there)

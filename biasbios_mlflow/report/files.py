@@ -13,8 +13,18 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from biasbios_mlflow.fingerprint import SCHEMA, package_versions
 from biasbios_mlflow.pipeline import Evaluation
+<<<<<<< HEAD
+from biasbios_mlflow.report.figures import (
+    flips_figure,
+    gaps_figure,
+    has_parts,
+    parts_figure,
+    save_png,
+)
+=======
 from biasbios_mlflow.redaction import redacted, redacted_content
 from biasbios_mlflow.report.figures import flips_figure, gaps_figure, save_png
+>>>>>>> faults
 from biasbios_mlflow.report.marks import spreadsheet_safe
 from biasbios_mlflow.report.page import report_page
 from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE, file_digest
@@ -69,6 +79,9 @@ def write_files(
         "flips.png": lambda path: save_png(figures["flips"], path),
         "report.html": lambda path: _write_page(evaluation, content, flips, figures, path),
     }
+    if has_parts(scores):
+        figures["gap_parts"] = parts_figure(scores)
+        writers["gap_parts.png"] = lambda path: save_png(figures["gap_parts"], path)
     if rows is not None:
         writers[ROWS_FILE] = lambda path: _link(rows, path)
     paths = {}

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.flips import Flip
-from biasbios_mlflow.report.figures import flips_figure, gaps_figure, svg
+from biasbios_mlflow.report.figures import flips_figure, gaps_figure, has_parts, parts_figure, svg
 from biasbios_mlflow.report.marks import Part, mark_differences, visible
 from biasbios_mlflow.report.text import debiased_first, number
-from biasbios_mlflow.scoring.scores import HEADLINE
+from biasbios_mlflow.scoring.parts import PARTS
+from biasbios_mlflow.scoring.specs import HEADLINE, declared_names, is_of_each, spec_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -24,30 +25,6 @@ __all__ = ["MOST_FLIPS", "report_page"]
 
 MOST_FLIPS = 100
 """Flips that the page shows; ``flips.csv`` has ``max_flips`` of them."""
-
-_HOW_TO_READ = {
-    "balanced_accuracy": (
-        "How often the occupation is recognized, as the mean over the occupations: each counts the "
-        "same, however few bios it has. Higher is better."
-    ),
-    "ctf": (
-        "How far the probability of the predicted occupation moves when only the words that carry "
-        "gender change (variance over the two variants). Lower is better, 0 is indifference."
-    ),
-    "prediction_consistency": (
-        "Share of bios whose prediction stays the same when the words that carry gender change. "
-        "Higher is better, 1 is individual fairness in this sense."
-    ),
-    "gap_rms": (
-        "Typical difference between men and women of one occupation in how often they are "
-        "recognized; large gaps weigh more. Lower is better. Judge it by the noise floor and the "
-        "debiased value: with few bios a cell, chance alone makes gaps."
-    ),
-    "gap_abs": (
-        "The same with every gap weighing alike. Lower is better; it too must be held against its "
-        "noise floor."
-    ),
-}
 
 _FINDINGS = {
     "duplicates": "have the text of a bio before",
@@ -89,7 +66,8 @@ def report_page(
     changed_words : sequence of str, optional
         For each flip what is shown instead of its texts.
     figures : mapping of str to Figure, optional
-        ``occupation_gaps`` and ``flips``, where they have been drawn already.
+        ``occupation_gaps``, ``flips`` and, where gaps are taken apart, ``gap_parts``, if they have
+        been drawn already.
 
     Returns
     -------
@@ -97,7 +75,10 @@ def report_page(
         Every text from the data stands in it as text, never as markup.
     """
     scores = summary["scores"]
-    figures = figures or {"occupation_gaps": gaps_figure(scores), "flips": flips_figure(scores)}
+    if figures is None:
+        figures = {"occupation_gaps": gaps_figure(scores), "flips": flips_figure(scores)}
+        if has_parts(scores):
+            figures["gap_parts"] = parts_figure(scores)
     template = _environment().get_template("report.html")
     script = _resource("report.js")
     return template.render(
@@ -109,6 +90,8 @@ def report_page(
         headline=[_headline_row(scores, name) for name in HEADLINE],
         percent=_percent_of(scores),
         gaps_svg=svg(figures["occupation_gaps"], prefix="gaps-"),
+        parts_svg=svg(figures["gap_parts"], prefix="parts-") if "gap_parts" in figures else None,
+        parts_advice=_advice(scores),
         flips_svg=svg(figures["flips"], prefix="flips-"),
         scored=[row for row in scores["occupations"] if row["scored"]],
         excluded=[row for row in scores["occupations"] if not row["scored"]],
@@ -197,12 +180,91 @@ def _verdict(summary: Mapping[str, Any]) -> list[str]:
                 f"{_up_to(intervals)}."
             )
         )
+    if "gap_rms_words" in metrics:
+        said.append(_parts_sentence(scores))
     if "prediction_consistency" in metrics:
         said.append(
             f"Exchanging the words that carry gender changed the prediction of "
             f"{_percent(1 - metrics['prediction_consistency'])} of the bios."
         )
     return said
+
+
+def _parts_sentence(scores: Mapping[str, Any]) -> str:
+    """Say how large both parts of the gap are, and which one dominates."""
+    metrics, intervals = scores["metrics"], scores["intervals"]
+    sizes = {}
+    for part in PARTS:
+        name = f"gap_rms_{part}"
+        value = metrics.get(f"{name}_debiased", metrics[name])
+        sizes[part] = f"{number(value)}{_span(intervals, name)}"
+    said = (
+        "Without what chance adds, the words that carry gender cause a part of "
+        f"{sizes['words']}, and {sizes['rest']} is left where all bios are written in the same words"
+    )
+    return f"{said}: {_DOMINATES[_dominant(scores)]}."
+
+
+_DOMINATES = {
+    "words": "the larger part comes from the words",
+    "rest": "the larger part is the rest",
+    "both": "both parts matter",
+    "words alone": "only the part that the words cause is established",
+    "rest alone": "only the rest is established",
+    "neither": "neither part is established beyond chance",
+}
+
+_ADVICE = {
+    "words": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause, and so on most of this gap."
+    ),
+    "rest": (
+        "Training with swapped copies, or taking the gendered words out, would leave most of this "
+        "gap: it comes from how the bios of men and women differ otherwise, or from how many "
+        "there are to learn from."
+    ),
+    "both": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause only; expect about the rest to stay."
+    ),
+    "words alone": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause, the only one that these bios establish."
+    ),
+    "rest alone": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause; these bios establish the rest only."
+    ),
+    "neither": "More bios are needed to tell where a gap comes from.",
+}
+
+_MOST = 2 / 3
+"""Share of the debiased mean square from which a part is said to dominate."""
+
+
+def _dominant(scores: Mapping[str, Any]) -> str:
+    metrics, intervals = scores["metrics"], scores["intervals"]
+    known = [p for p in PARTS if intervals.get(f"gap_rms_{p}", (0.0, 0.0))[0] > 0]
+    if len(known) < 2:
+        return f"{known[0]} alone" if known else "neither"
+    squares = {
+        part: metrics.get(f"gap_rms_{part}_debiased", metrics[f"gap_rms_{part}"]) ** 2
+        for part in PARTS
+    }
+    total = sum(squares.values())
+    return next((part for part in PARTS if squares[part] > _MOST * total), "both")
+
+
+def _advice(scores: Mapping[str, Any]) -> str:
+    return _ADVICE[_dominant(scores)] if "gap_rms_words" in scores["metrics"] else ""
+
+
+def _span(intervals: Mapping[str, Sequence[float]], name: str) -> str:
+    if name not in intervals:
+        return ""
+    low, high = intervals[name]
+    return f" ({number(low)} to {number(high)})"
 
 
 def _gap_rms(metrics: Mapping[str, float]) -> str:
@@ -250,23 +312,24 @@ def _headline_row(scores: Mapping[str, Any], name: str) -> dict[str, Any]:
         "interval": None if bounds is None else f"{number(bounds[0])} to {number(bounds[1])}",
         "notes": notes,
         "reason": scores["reasons"].get(name),
-        "how": _HOW_TO_READ[name],
+        "how": spec_of(name).reading,
     }
 
 
 def _other_metrics(scores: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what else was logged but the gaps by occupation, which have a table of their own."""
     rows = []
-    for name, value in scores["metrics"].items():
-        if name in HEADLINE or name.startswith("tpr_gap/") or name.endswith(("_low", "_high")):
+    for name in declared_names(scores["metrics"]):
+        if name in HEADLINE:
             continue
+        spec, value = spec_of(name), scores["metrics"][name]
         low, high = scores["intervals"].get(name, (None, None))
-        whole = name == "bios" or name.startswith("occupations_")
         rows.append(
             {
                 "name": name,
-                "value": f"{value:,.0f}" if whole else number(value),
+                "value": f"{value:,.0f}" if spec.whole else number(value),
                 "interval": "" if low is None else f"{number(low)} to {number(high)}",
+                "meaning": spec.meaning.replace("`", ""),
             }
         )
     return rows
@@ -275,7 +338,7 @@ def _other_metrics(scores: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _absent(reasons: Mapping[str, str]) -> list[tuple[str, str]]:
     by_reason: dict[str, list[str]] = {}
     for name, why in reasons.items():
-        if not name.startswith("tpr_gap/"):  # in the table of occupations that are not scored
+        if not is_of_each(name):  # in the table of occupations that are not scored
             by_reason.setdefault(why, []).append(name)
     return [(", ".join(names), why) for why, names in by_reason.items()]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from biasbios_mlflow.report.marks import visible
 from biasbios_mlflow.scoring import HEADLINE
+from biasbios_mlflow.scoring.specs import logged_bounds
 
 __all__ = ["debiased_first", "gaps_table", "headline_table", "number"]
 
@@ -97,7 +98,7 @@ def gaps_table(summary: Mapping[str, Any], *, rows: int = 5) -> str:
 def _cell(metrics: Mapping[str, float], metric: str) -> str:
     if metric not in metrics:
         return "-"
-    low, high = metrics.get(f"{metric}_ci_low"), metrics.get(f"{metric}_ci_high")
+    low, high = (metrics.get(name) for name in logged_bounds(metric) or ("", ""))
     interval = "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
     debiased = debiased_first(metrics, metric)
     if debiased is not None:
@@ -115,7 +116,8 @@ def debiased_first(metrics: Mapping[str, float], metric: str) -> float | None:
     ... )
     0.1
     """
-    value, high = metrics.get(metric), metrics.get(f"{metric}_ci_high")
+    _, upper = logged_bounds(metric) or ("", "")
+    value, high = metrics.get(metric), metrics.get(upper)
     if value is None or high is None or value <= high:
         return None
     return metrics.get(f"{metric}_debiased")

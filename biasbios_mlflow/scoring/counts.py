@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.scoring.metrics import Tables
+from biasbios_mlflow.scoring.metrics import Tables, Variants
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, NO_COUNTERFACTUAL, Outcomes, ctf_values
 
 __all__ = ["Counts", "ctf_values"]
@@ -49,6 +49,9 @@ class Counts:
         Sorted codes of the groups (gender, occupation, changed) with CTF values, and their bios.
     ctf_sums : int array of shape (number of groups, 4, 2, 2)
         By group, reading of the CTF score and power (1, 2), the sum as (high, low) limb.
+    marks : mapping of str to int array of shape (2, 2)
+        Of each mark (see `Outcomes`) by gender: the bios of which it is recorded whether they have
+        it, and those that have it.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Counts:
     ctf_groups: IntArray
     ctf_bios: IntArray
     ctf_sums: IntArray
+    marks: Mapping[str, IntArray] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, labels: Sequence[str]) -> Counts:
@@ -150,7 +154,13 @@ class Counts:
             powers = np.stack([values, np.square(values)], axis=-1)
             sums = exact_sums(powers, place.reshape(-1), len(groups))
         return cls(
-            outcomes.labels, cells, bios.astype(np.int64), groups, ctf_bios.astype(np.int64), sums
+            outcomes.labels,
+            cells,
+            bios.astype(np.int64),
+            groups,
+            ctf_bios.astype(np.int64),
+            sums,
+            {name: count_marks(outcomes.genders, mark) for name, mark in outcomes.marks.items()},
         )
 
     def __add__(self, other: Counts) -> Counts:
@@ -180,13 +190,17 @@ class Counts:
             [p.ctf_groups for p in parts],
             [[p.ctf_bios for p in parts], [p.ctf_sums for p in parts]],
         )
-        return Counts(self.labels, cells, bios, groups, ctf_bios, carry(sums))
+        marks = add_marks([p.marks for p in parts])
+        return Counts(self.labels, cells, bios, groups, ctf_bios, carry(sums), marks)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Counts):
             return NotImplemented
-        return self.labels == other.labels and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS
+        return (
+            self.labels == other.labels
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS)
+            and self.marks.keys() == other.marks.keys()
+            and all(np.array_equal(mark, other.marks[name]) for name, mark in self.marks.items())
         )
 
     def __hash__(self) -> int:
@@ -197,6 +211,7 @@ class Counts:
         return {
             "labels": list(self.labels),
             **{name: getattr(self, name).tolist() for name in _ARRAYS},
+            "marks": {name: mark.tolist() for name, mark in self.marks.items()},
         }
 
     @classmethod
@@ -204,7 +219,8 @@ class Counts:
         """Read back what `to_dict` returned."""
         arrays = {name: np.asarray(state[name], dtype=np.int64) for name in _ARRAYS}
         arrays["ctf_sums"] = arrays["ctf_sums"].reshape(-1, len(CTF_READINGS), _POWERS, 2)
-        return cls(tuple(state["labels"]), **arrays)
+        marks = {name: np.asarray(m, dtype=np.int64) for name, m in state.get("marks", {}).items()}
+        return cls(tuple(state["labels"]), **arrays, marks=marks)
 
     @property
     def paired(self) -> int:
@@ -250,13 +266,32 @@ class Counts:
             flat = np.bincount(place, weights=self.bios[where], minlength=2 * n_labels)
             return flat.astype(np.int64).reshape(2, n_labels)
 
+        right = c["predictions"] == c["occupations"]
+        right_copy = c["counterfactuals"] == c["occupations"]
+        paired = c["counterfactuals"] != n_labels + 2
+        pairs = table("occupations", paired)
+        negatives = pairs.sum(axis=-1, keepdims=True) - pairs
         return Tables(
             bios=table("occupations", np.ones(len(self.cells), dtype=np.bool_)),
-            hits=table("occupations", c["predictions"] == c["occupations"]),
+            hits=table("occupations", right),
             predicted=table("predictions", c["predictions"] < n_labels),
+            paired=np.asarray(self.paired),
             consistent=self.bios[same].sum(),
             changed=self.bios[changed].sum(),
             changed_consistent=self.bios[changed & same].sum(),
+            marks=self.marks,
+            hit_variants=Variants(
+                cells=pairs,
+                own=table("occupations", paired & right),
+                swapped=table("occupations", paired & right_copy),
+                both=table("occupations", paired & right & right_copy),
+            ),
+            false_variants=Variants(
+                cells=negatives,
+                own=table("predictions", paired & ~right & (c["predictions"] < n_labels)),
+                swapped=table("counterfactuals", ~right_copy & (c["counterfactuals"] < n_labels)),
+                both=table("predictions", same & ~right & (c["predictions"] < n_labels)),
+            ),
         )
 
     def where(self, **values: int) -> int:
@@ -296,6 +331,18 @@ _ARRAYS = ("cells", "bios", "ctf_groups", "ctf_bios", "ctf_sums")
 def _collapse(predictions: IntArray, n_labels: int) -> IntArray:
     known = (predictions >= 0) & (predictions < n_labels)
     return np.where(known, predictions, n_labels)
+
+
+def count_marks(genders: IntArray, mark: npt.NDArray[np.bool_]) -> IntArray:
+    """Count bios, and those with a mark, by gender; shape (2, 2)."""
+    counted = [np.bincount(g, minlength=2) for g in (genders, genders[mark])]
+    return np.stack(counted, axis=-1).astype(np.int64)
+
+
+def add_marks(parts: Sequence[Mapping[str, IntArray]]) -> dict[str, IntArray]:
+    """Add up counts of marks; a part without a mark has no bios of which it is recorded."""
+    names = sorted({name for part in parts for name in part})
+    return {name: np.sum([part[name] for part in parts if name in part], axis=0) for name in names}
 
 
 def carry(sums: IntArray) -> IntArray:

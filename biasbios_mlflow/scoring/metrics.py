@@ -7,7 +7,8 @@ leaves it out and says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from scipy import special
 
 __all__ = [
     "Tables",
+    "Variants",
+    "abs_noise_floor",
     "accuracy",
     "accuracy_by_gender",
+    "accuracy_gap",
     "balanced_accuracy",
     "balanced_accuracy_ovr",
-    "count_metrics",
     "debiased_occupations",
     "false_positives",
     "gap_abs",
@@ -30,8 +33,10 @@ __all__ = [
     "gap_rms_debiased",
     "gap_rms_noise_floor",
     "gap_variance",
+    "marked_share",
     "rate_gap",
     "rates",
+    "rms_noise_floor",
     "scored_occupations",
     "share",
 ]
@@ -39,6 +44,31 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Variants:
+    """How often an event occurs for the bios of each cell, and for their swapped copies.
+
+    Attributes
+    ----------
+    cells : int array of shape (..., 2, K)
+        Bios with a counterfactual for which the event may occur, by gender and occupation.
+    own, swapped, both : int arrays of shape (..., 2, K)
+        Those for which it occurs; for whose copy it occurs; for which both is so.
+    """
+
+    cells: Numbers
+    own: Numbers
+    swapped: Numbers
+    both: Numbers
+
+    def take(self, chosen: BoolArray, effects: FloatArray | None = None) -> Variants:
+        """Return the chosen occupations, as many independent bios as a design effect leaves."""
+        divisor = 1 if effects is None else effects[:, chosen]
+        return Variants(
+            *(x[..., chosen] / divisor for x in (self.cells, self.own, self.swapped, self.both))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,57 +80,26 @@ class Tables:
     bios, hits, predicted : int arrays of shape (..., 2, K)
         Bios by gender and true occupation; those predicted right; bios by gender and predicted
         occupation (predictions outside the label set are in none).
-    consistent, changed, changed_consistent : int arrays of shape (...)
-        Bios whose counterfactual has the same prediction; bios that the swap changed; both.
+    paired, consistent, changed, changed_consistent : int arrays of shape (...)
+        Bios that have a counterfactual; whose counterfactual has the same prediction; bios that the
+        swap changed; those of them with the same prediction.
+    marks : mapping of str to int array of shape (..., 2, 2)
+        Of each mark (see `Outcomes`) by gender: the bios of which it is recorded whether they have
+        it, and those that have it.
+    hit_variants, false_variants : Variants or None
+        Hits, and false positives, of bios and of their copies; None for replicates.
     """
 
     bios: Numbers
     hits: Numbers
     predicted: Numbers
+    paired: Numbers
     consistent: Numbers
     changed: Numbers
     changed_consistent: Numbers
-
-
-def count_metrics(tables: Tables, *, min_cell: int = 5) -> dict[str, FloatArray]:
-    """Compute every metric that counts alone determine, but for noise floors; shapes (...) each.
-
-    Per-occupation gaps are one array ``tpr_gap`` of shape (..., K). NaN where undefined; whether
-    all bios have a counterfactual is for the caller to know.
-
-    Examples
-    --------
-    >>> one = np.array(1)
-    >>> tables = Tables(
-    ...     np.array([[1], [1]]), np.array([[1], [0]]), np.array([[1], [0]]), one, one, one
-    ... )
-    >>> float(count_metrics(tables, min_cell=1)["gap_rms"])
-    1.0
-    """
-    t = tables
-    scored = scored_occupations(t.bios, min_cell)
-    false_positive, negative = false_positives(t.hits, t.predicted, t.bios)
-    tpr_gap, fpr_gap = rate_gap(t.hits, t.bios), rate_gap(false_positive, negative)
-    fpr_scored = scored & (negative > 0).all(axis=-2)
-    by_gender = accuracy_by_gender(t.hits, t.bios)
-    n = t.bios.sum(axis=(-2, -1))
-    return {
-        "balanced_accuracy": balanced_accuracy(t.hits, t.bios),
-        "balanced_accuracy_ovr": balanced_accuracy_ovr(t.hits, t.predicted, t.bios),
-        "accuracy": accuracy(t.hits, t.bios),
-        "accuracy_male": by_gender[..., 0],
-        "accuracy_female": by_gender[..., 1],
-        "accuracy_gap": by_gender[..., 0] - by_gender[..., 1],
-        "gap_rms": gap_rms(tpr_gap, scored),
-        "gap_abs": gap_abs(tpr_gap, scored),
-        "gap_rms_debiased": gap_rms_debiased(t.hits, t.bios, scored),
-        "fpr_gap_rms": gap_rms(fpr_gap, fpr_scored),
-        "fpr_gap_abs": gap_abs(fpr_gap, fpr_scored),
-        "prediction_consistency": share(t.consistent, n),
-        "swap_coverage": share(t.changed, n),
-        "prediction_consistency_changed": share(t.changed_consistent, t.changed),
-        "tpr_gap": np.where(scored, tpr_gap, np.nan),
-    }
+    marks: Mapping[str, Numbers] = field(default_factory=dict)
+    hit_variants: Variants | None = None
+    false_variants: Variants | None = None
 
 
 def share(part: npt.ArrayLike, whole: npt.ArrayLike) -> FloatArray:
@@ -131,6 +130,25 @@ def accuracy(hits: Numbers, bios: Numbers) -> FloatArray:
 def accuracy_by_gender(hits: Numbers, bios: Numbers) -> FloatArray:
     """Share of bios of each gender predicted right; shapes (..., 2, K) to (..., 2)."""
     return share(hits.sum(axis=-1), bios.sum(axis=-1))
+
+
+def accuracy_gap(hits: Numbers, bios: Numbers) -> FloatArray:
+    """Accuracy of male bios minus accuracy of female bios; shapes (..., 2, K) to (...)."""
+    both = accuracy_by_gender(hits, bios)
+    return np.asarray(both[..., 0] - both[..., 1])
+
+
+def marked_share(marks: Numbers) -> FloatArray:
+    """Share of all bios that have a mark; shapes (..., 2, 2) to (...).
+
+    Of one gender: ``share(marks[..., gender, 1], marks[..., gender, 0])``.
+
+    Examples
+    --------
+    >>> float(marked_share(np.array([[10, 1], [10, 4]])))
+    0.25
+    """
+    return share(marks[..., 1].sum(axis=-1), marks[..., 0].sum(axis=-1))
 
 
 def balanced_accuracy(hits: Numbers, bios: Numbers) -> FloatArray:
@@ -278,24 +296,13 @@ def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     ... )
     0.17
     """
-    if not scored.any():
-        return float("nan")
-    return float(
-        np.mean(
-            [
-                np.sum(w * np.abs(c)) + np.sqrt(2 / np.pi) * s
-                for c, w, s in _null_gaps(hits, bios, scored)
-            ]
-        )
-    )
+    return abs_noise_floor(_null_gaps(hits, bios, scored))
 
 
 def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:
     """Compute the expected `gap_rms` of a model without any gap, given the cell sizes; (2, K).
 
-    From the same distribution as `gap_abs_noise_floor`. With S the sum of squared gaps over the
-    occupations, E √S = ∫ (1 − E exp(−tS)) t^(−3/2) dt / (2√π) over t > 0, and E exp(−tS) is a
-    product over the occupations; the integral is taken over log t.
+    From the same distribution as `gap_abs_noise_floor`.
 
     Examples
     --------
@@ -304,10 +311,30 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     ... )
     0.17
     """
-    if not scored.any():
+    return rms_noise_floor(_null_gaps(hits, bios, scored))
+
+
+Null = tuple[FloatArray, FloatArray, float]
+"""Distribution of an occupation's difference where gender has no bearing on it: values and weights,
+and a standard deviation where it is taken as normal around 0."""
+
+
+def abs_noise_floor(nulls: Sequence[Null]) -> float:
+    """Compute the expected mean absolute value of independent differences; NaN for none."""
+    if not nulls:
         return float("nan")
-    null = _null_gaps(hits, bios, scored)
-    mean_square = float(sum(np.sum(w * np.square(c)) + s**2 for c, w, s in null))
+    return float(np.mean([np.sum(w * np.abs(c)) + np.sqrt(2 / np.pi) * s for c, w, s in nulls]))
+
+
+def rms_noise_floor(nulls: Sequence[Null]) -> float:
+    """Compute the expected root mean square of independent differences; NaN for none.
+
+    With S the sum of squared differences, E √S = ∫ (1 − E exp(−tS)) t^(−3/2) dt / (2√π) over t > 0,
+    and E exp(−tS) is a product over the occupations; the integral is taken over log t.
+    """
+    if not nulls:
+        return float("nan")
+    mean_square = float(sum(np.sum(w * np.square(c)) + s**2 for c, w, s in nulls))
     if mean_square == 0:
         return 0.0
     low, high = -9.0, 13.0
@@ -315,7 +342,7 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     log_t = (high - low) / 2 * nodes + (high + low) / 2
     t = np.append(np.exp(log_t), np.exp(high)) / mean_square
     log_laplace = np.zeros(len(t))
-    for c, w, s in null:
+    for c, w, s in nulls:
         # For normal noise of variance s² around c: E exp(−t(c + sZ)²).
         widened = 1 + 2 * t * s**2
         laplace = np.exp(-np.outer(t / widened, np.square(c))) @ w / np.sqrt(widened)
@@ -324,16 +351,14 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     middle = (high - low) / 2 * np.sum(weights * rest[:-1] * np.exp(-log_t / 2))
     tails = 2 * np.exp(low / 2) + 2 * rest[-1] * np.exp(-high / 2)
     root = (middle + tails) / (2 * np.sqrt(np.pi))
-    return float(root * np.sqrt(mean_square / scored.sum()))
+    return float(root * np.sqrt(mean_square / len(nulls)))
 
 
 _ENUMERATED = 30.0
 """Standard deviation, in bios, up to which a hypergeometric distribution is enumerated."""
 
 
-def _null_gaps(
-    hits: Numbers, bios: Numbers, scored: BoolArray
-) -> list[tuple[FloatArray, FloatArray, float]]:
+def _null_gaps(hits: Numbers, bios: Numbers, scored: BoolArray) -> list[Null]:
     """Distribution of each scored occupation's gap when gender has no bearing on the hits.
 
     Each has values c with weights w, or is normal around 0 with standard deviation s where it is

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -108,6 +108,8 @@ class Outcomes:
         Values of `ctf_values`, columns as in `CTF_READINGS`; NaN where a bio has none.
     ids : array of shape (n,), optional
         What identifies a bio; compared when two models are compared.
+    marks : mapping of str to bool array of shape (n,)
+        What else is recorded of the answers, by name; counted by gender, for metrics of its own.
 
     Examples
     --------
@@ -124,6 +126,7 @@ class Outcomes:
     changed: BoolArray | None = None
     ctf: FloatArray | None = None
     ids: npt.NDArray[Any] | None = None
+    marks: Mapping[str, BoolArray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.genders)
@@ -140,6 +143,7 @@ class Outcomes:
         counterfactual_probabilities: npt.ArrayLike | None = None,
         changed: npt.ArrayLike | None = None,
         ids: npt.ArrayLike | None = None,
+        marks: Mapping[str, npt.ArrayLike] | None = None,
         labels: Sequence[str],
     ) -> Outcomes:
         """Build from codes and probability matrices that are known to be right.
@@ -168,12 +172,14 @@ class Outcomes:
             ctf = np.column_stack([values[name] for name in CTF_READINGS])
         if ids is not None:
             identity = np.asarray(ids)
+        flags = {name: np.asarray(mark, dtype=np.bool_) for name, mark in (marks or {}).items()}
         for name, column in {
             **columns,
             "counterfactual_predictions": counterfactual,
             "changed": changed_flags,
             "ids": identity,
             "probabilities": ctf,
+            **flags,
         }.items():
             if column is not None:
                 _check_length(name, len(column), len(columns["genders"]))
@@ -184,6 +190,7 @@ class Outcomes:
             changed=changed_flags,
             ctf=ctf,
             ids=identity,
+            marks=flags,
         )
 
     @classmethod

@@ -1,10 +1,10 @@
-"""Scores: every metric with its interval, or the reason why it is absent."""
+"""Scores: every declared metric with its interval, or the reason why it is absent."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,35 +13,21 @@ import numpy.typing as npt
 import pandas as pd
 
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.scoring import metrics as formulas
-from biasbios_mlflow.scoring import tables, uncertainty
+from biasbios_mlflow.scoring import specs, tables, uncertainty
 from biasbios_mlflow.scoring.counts import Counts
-from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
+from biasbios_mlflow.scoring.evidence import Evidence
+from biasbios_mlflow.scoring.outcomes import Outcomes
+from biasbios_mlflow.scoring.reasons import Absence, Reason
 from biasbios_mlflow.scoring.shares import design_effects
+from biasbios_mlflow.scoring.specs import HEADLINE
 
 __all__ = ["HEADLINE", "Scores", "score", "scores_from_counts"]
-
-HEADLINE = ("balanced_accuracy", "ctf", "prediction_consistency", "gap_rms", "gap_abs")
-"""The five metrics of the benchmark, the primary one first."""
 
 ONE_CELL = "one cell decides"
 """How the warning begins that the uncertainty of a gap metric comes from one cell."""
 
-_LOGGED_BOUNDS = (*HEADLINE, "gap_rms_debiased")
-
-_GAP_METRICS = (
-    "gap_rms",
-    "gap_abs",
-    "gap_rms_debiased",
-    "gap_rms_noise_floor",
-    "gap_abs_noise_floor",
-)
-
-
 _REPEATED = 1.05
 """Design effect of all bios from which equal texts are told."""
-
-_NO_VARIANCE = "every scored occupation has a single bio of one gender, which has no variance"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +36,11 @@ class Scores:
 
     Attributes
     ----------
-    metrics : dict of str to float
-        Every metric that could be computed, all finite; the five of the benchmark, the debiased gap
-        and the per-occupation gaps also with ``_ci_low`` and ``_ci_high``.
+    estimates : dict of str to float
+        Every metric that could be computed, all finite, without bounds of intervals.
     intervals : dict of str to (float, float)
         Confidence interval of every metric that has one.
-    reasons : dict of str to str
+    absences : dict of str to Reason
         Why a metric is absent.
     occupations : pandas.DataFrame
         One row an occupation; columns as in `occupations_table`.
@@ -76,9 +61,9 @@ class Scores:
         The rows, where the scores were made from rows; `compare` needs them.
     """
 
-    metrics: dict[str, float]
+    estimates: dict[str, float]
     intervals: dict[str, tuple[float, float]]
-    reasons: dict[str, str]
+    absences: dict[str, Reason]
     occupations: pd.DataFrame
     flips: pd.DataFrame
     flip_labels: pd.DataFrame
@@ -90,8 +75,26 @@ class Scores:
     counts: Counts = field(repr=False)
     outcomes: Outcomes | None = field(default=None, repr=False)
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Every metric as it is logged: the estimates, and both bounds of those declared so.
+
+        The five of the benchmark, the debiased gap and the gaps of occupations are among these.
+        """
+        logged = dict(self.estimates)
+        for name, bounds in self.intervals.items():
+            names = specs.logged_bounds(name)
+            if names is not None:
+                logged.update(zip(names, bounds, strict=True))
+        return logged
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why a metric is absent, in words."""
+        return {name: str(why) for name, why in self.absences.items()}
+
     def replicates(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Draw bootstrap replicates of every metric that counts alone determine.
+        """Draw bootstrap replicates of every metric that counts by cell alone determine.
 
         ``n_replicates`` of them, by ``seed``: arrays of that length by name of the metric, and
         ``tpr_gap`` with a column for each of ``counts.labels``.
@@ -107,9 +110,9 @@ class Scores:
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the rows as dicts, lists, strings and numbers, fit for JSON."""
         return {
-            "metrics": dict(self.metrics),
+            "metrics": self.metrics,
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
-            "reasons": dict(self.reasons),
+            "reasons": self.reasons,
             "occupations": records(self.occupations),
             "flips": records(self.flips),
             "flip_labels": records(self.flip_labels),
@@ -178,23 +181,18 @@ def scores_from_counts(
     options = check_options(
         confidence=confidence, n_replicates=n_replicates, seed=seed, min_cell=min_cell
     )
-    metrics, reasons = point_metrics(counts, min_cell=min_cell)
-    bounds: dict[str, tuple[float, float]] = {}
-    if intervals and counts.total:
-        every = uncertainty.intervals(
-            counts, confidence=confidence, min_cell=min_cell, design_effects=design_effects
-        )
-        bounds = {name: every[name] for name in metrics if name in every}
-        for name, (low, high) in bounds.items():
-            if name in _LOGGED_BOUNDS or name.startswith("tpr_gap/"):
-                metrics[f"{name}_ci_low"], metrics[f"{name}_ci_high"] = low, high
+    evidence = Evidence.of(
+        counts, min_cell=min_cell, confidence=confidence, design_effects=design_effects
+    )
+    estimates, absences = estimate(evidence)
+    bounds = interval_bounds(evidence, estimates) if intervals and counts.total else {}
     correlation = tables.gap_share_correlation(counts, min_cell=min_cell)
     n_labels = len(counts.labels)
     return Scores(
-        metrics=metrics,
+        estimates=estimates,
         intervals=bounds,
-        reasons=reasons,
-        occupations=tables.occupations_table(counts, confidence=confidence, min_cell=min_cell),
+        absences=absences,
+        occupations=tables.occupations_table(evidence),
         flips=tables.flips(counts),
         flip_labels=tables.flip_labels(counts),
         gap_share_correlation=None if math.isnan(correlation) else correlation,
@@ -393,88 +391,55 @@ def check_options(
     }
 
 
-def point_metrics(counts: Counts, *, min_cell: int) -> tuple[dict[str, float], dict[str, str]]:
+def point_metrics(counts: Counts, *, min_cell: int) -> tuple[dict[str, float], dict[str, Reason]]:
     """Compute every metric, without intervals, and the reasons of the absent ones."""
-    t, n = counts.tables, counts.total
-    scored = formulas.scored_occupations(t.bios, min_cell)
-    computed = formulas.count_metrics(t, min_cell=min_cell)
-    gaps = computed.pop("tpr_gap")
-    values = {name: float(value) for name, value in computed.items()}
-    values.update(
-        prediction_consistency=float(formulas.share(t.consistent, counts.paired)),
-        gap_rms_noise_floor=formulas.gap_rms_noise_floor(t.hits, t.bios, scored),
-        gap_abs_noise_floor=formulas.gap_abs_noise_floor(t.hits, t.bios, scored),
-        bios=float(n),
-        occupations_scored=float(scored.sum()),
-        occupations_excluded=float((~scored).sum()),
-        ctf_changed=counts.ctf_moments("ctf", changed_only=True)[1],
-        **{reading: counts.ctf_moments(reading)[1] for reading in CTF_READINGS},
-    )
-    reasons = _reasons(counts, scored, min_cell)
-    for label, gap, male, female in zip(counts.labels, gaps, *t.bios, strict=True):
-        values[f"tpr_gap/{label}"] = float(gap)
-        if math.isnan(gap):
-            reasons[f"tpr_gap/{label}"] = (
-                f"{male} bios of men and {female} of women; min_cell is {min_cell}"
-            )
-    return {name: value for name, value in values.items() if name not in reasons}, reasons
+    return estimate(Evidence.of(counts, min_cell=min_cell))
 
 
-def _reasons(counts: Counts, scored: npt.NDArray[np.bool_], min_cell: int) -> dict[str, str]:
-    """Say of each metric that cannot be computed why."""
-    t, n, n_labels = counts.tables, counts.total, len(counts.labels)
-    male, female = t.bios.sum(axis=-1)
-    n_occupations = int((t.bios.sum(axis=0) > 0).sum())
-    debiased = formulas.debiased_occupations(t.bios, scored)
-    no_gap = "" if scored.any() else f"no occupation has at least {min_cell} bios of each gender"
-    no_gender = "" if male and female else f"no bios of {'women' if male else 'men'}"
+def estimate(evidence: Evidence) -> tuple[dict[str, float], dict[str, Reason]]:
+    """Compute every declared metric, or the reason why it is absent.
 
-    negatives = t.bios.sum(axis=-1, keepdims=True) - t.bios
-    no_fpr = ""
-    if not (scored & (negatives > 0).all(axis=0)).any():
-        no_fpr = "no scored occupation has bios of other occupations of each gender"
+    Returns
+    -------
+    dict of str to float
+        All finite.
+    dict of str to Reason
+        Of all others.
+    """
+    estimates: dict[str, float] = {}
+    absences: dict[str, Reason] = {}
+    for spec in specs.METRICS.values():
+        why = spec.reason(evidence)
+        values = None
+        if why is None:
+            values = np.atleast_1d(np.asarray(spec.formula(evidence), dtype=np.float64))
+        for name, k in spec.names(evidence.counts.labels):
+            absent = why
+            if absent is None and k is not None and spec.each_needs is not None:
+                absent = spec.each_needs(evidence, k)
+            value = math.nan if values is None else float(values[k or 0])
+            if absent is None and not math.isfinite(value):
+                absent = Reason(Absence.UNDEFINED)
+            if absent is None:
+                estimates[name] = value
+            else:
+                absences[name] = absent
+    return estimates, absences
 
-    no_pair = "" if counts.paired else "no counterfactual predictions"
-    no_flag = "not known which bios the swap changed" if counts.where(changed=2) else ""
-    # Copies that are all the same show nothing, not perfect consistency.
-    all_same = "" if no_flag or t.changed else "the swap changed no bio"
-    no_change = no_flag or all_same
 
-    expected = n - counts.where(predictions=n_labels)
-    if counts.paired:  # those without a counterfactual are left out
-        expected = counts.paired - counts.where(predictions=n_labels)
-        expected += counts.where(predictions=n_labels, counterfactuals=n_labels + 2)
-    n_ctf = int(counts.ctf_bios.sum())
-    no_ctf = ""
-    if n_ctf != expected:
-        no_ctf = f"only {n_ctf} of {expected} bios have probabilities"
-    if not n_ctf:
-        no_ctf = "no probabilities" if expected else "no prediction lies in the label set"
-        no_ctf = no_pair or no_ctf
-    no_ctf = no_ctf or all_same
-    no_changed_ctf = no_ctf or no_change
-    if not no_changed_ctf and not counts.ctf_moments("ctf", changed_only=True)[0]:
-        no_changed_ctf = "no changed bio has probabilities"
-
-    reasons = {
-        "balanced_accuracy": "",
-        "balanced_accuracy_ovr": "" if n_occupations > 1 else "only one occupation is present",
-        "accuracy": "",
-        "accuracy_male": "" if male else "no bios of men",
-        "accuracy_female": "" if female else "no bios of women",
-        "accuracy_gap": no_gender,
-        **dict.fromkeys(_GAP_METRICS, no_gap),
-        "gap_rms_debiased": no_gap or ("" if debiased.any() else _NO_VARIANCE),
-        **dict.fromkeys(("fpr_gap_rms", "fpr_gap_abs"), no_gap or no_fpr),
-        "prediction_consistency": no_pair or all_same,
-        "swap_coverage": no_flag,
-        "prediction_consistency_changed": no_pair or no_change,
-        **dict.fromkeys(CTF_READINGS, no_ctf),
-        "ctf_changed": no_changed_ctf,
-    }
-    if n == 0:
-        reasons = dict.fromkeys(reasons, "no bios")
-    return {name: why for name, why in reasons.items() if why}
+def interval_bounds(evidence: Evidence, names: Container[str]) -> dict[str, tuple[float, float]]:
+    """Compute the interval of every metric among ``names`` that is declared with one."""
+    bounds: dict[str, tuple[float, float]] = {}
+    for spec in specs.METRICS.values():
+        named = [(n, k) for n, k in spec.names(evidence.counts.labels) if n in names]
+        if spec.interval is None or not named:
+            continue
+        low, high = map(np.atleast_1d, spec.interval.bounds(evidence))
+        for name, k in named:
+            bound = float(low[k or 0]), float(high[k or 0])
+            if all(map(math.isfinite, bound)):
+                bounds[name] = bound
+    return bounds
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -490,7 +455,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _report(scores: Scores) -> list[str]:
     """Lines of at most 80 characters."""
-    m = scores.metrics
+    m = scores.estimates
     percent = f"{100 * scores.options['confidence']:g} % interval"
     lines = [
         f"{int(m['bios']):,} bios, {int(m['occupations_scored'])} occupations scored, "
@@ -498,14 +463,8 @@ def _report(scores: Scores) -> list[str]:
         "",
         f"{'metric':<31} {'value':>9}  {percent}",
     ]
-    listed = [*HEADLINE, *(name for name in m if name not in HEADLINE)]
-    for name in listed:
-        if (
-            name not in m
-            or name.startswith(("tpr_gap/", "occupations_"))
-            or name.endswith(("_ci_low", "_ci_high"))
-            or name == "bios"
-        ):
+    for name in specs.declared_names(m):
+        if specs.spec_of(name).whole:
             continue
         bounds = scores.intervals.get(name)
         shown = "" if bounds is None else f"  {bounds[0]:.4f} to {bounds[1]:.4f}"
@@ -539,7 +498,7 @@ def _report(scores: Scores) -> list[str]:
         ]
     for warning in scores.warnings:
         lines += ["", *textwrap.wrap(f"Doubtful: {warning}", 80, subsequent_indent="  ")]
-    absent = {k: v for k, v in scores.reasons.items() if not k.startswith("tpr_gap/")}
+    absent = {k: v for k, v in scores.reasons.items() if not specs.is_of_each(k)}
     if absent:
         lines += ["", "Absent"]
         for reason in dict.fromkeys(absent.values()):

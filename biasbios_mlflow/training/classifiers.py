@@ -23,6 +23,7 @@ from biasbios_mlflow.redaction import redacted_uri
 from biasbios_mlflow.temporary import temporary_folder
 from biasbios_mlflow.training.encoding import CachedEncoder, FloatArray, default_cache
 from biasbios_mlflow.training.methods import TFIDF, Settings, check_methods
+from biasbios_mlflow.training.weights import balanced_weights
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -256,7 +257,14 @@ def fit(
             if method == "cda":
                 texts += training.swapped
                 occupations *= 2
-            estimator = _word_pipeline().fit(pd.DataFrame({TEXT: texts}), occupations)
+            weights = None
+            if method == "balanced":
+                weights = balanced_weights(training.bios.genders, training.bios.occupations)
+            estimator = _word_pipeline().fit(
+                pd.DataFrame({TEXT: texts}),
+                occupations,
+                logisticregression__sample_weight=weights,
+            )
             training.fitted[method] = Classifier(names, estimator=estimator)
         return training.fitted[method]
     from biasbios_mlflow.training.network import Examples, fit_head
@@ -267,6 +275,7 @@ def fit(
             features=training.vectors,
             counterfactuals=training.swapped_vectors,
             occupations=training.bios.occupations,
+            genders=training.bios.genders,
             n_labels=len(names),
         ),
         method=method,
@@ -292,7 +301,7 @@ def _word_pipeline() -> Pipeline:
 
 
 class LossCurve:
-    """Logs the loss of each step to a run, many at a time.
+    """Logs the loss of each step, and what an auditor found, to a run, many at a time.
 
     Parameters
     ----------
@@ -303,14 +312,15 @@ class LossCurve:
         self._run_id = run_id
         self._points: list[Any] = []
 
-    def add(self, step: int, loss: float) -> None:
-        """Take the loss of a step."""
+    def add(self, step: int, figures: Mapping[str, float]) -> None:
+        """Take the figures of a step."""
         from mlflow.entities import Metric
         from mlflow.utils.validation import MAX_METRICS_PER_BATCH
 
-        self._points.append(Metric("training/loss", loss, int(time.time() * 1000), step))
-        if len(self._points) == MAX_METRICS_PER_BATCH:
+        now = int(time.time() * 1000)
+        if len(self._points) + len(figures) > MAX_METRICS_PER_BATCH:
             self.flush()
+        self._points += [Metric(f"training/{name}", v, now, step) for name, v in figures.items()]
 
     def flush(self) -> None:
         """Log what has not been logged."""

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from biasbios_mlflow.scoring import Counts, score
+from biasbios_mlflow.scoring.shares import newcombe_interval
 from biasbios_mlflow.scoring.tables import fisher_mid_p, flip_labels, flips, gap_share_correlation
-from biasbios_mlflow.scoring.uncertainty import newcombe_interval
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,8 @@ from biasbios_mlflow.redaction import logger
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import NO_COUNTERFACTUAL, Outcomes
-<<<<<<< HEAD
 from biasbios_mlflow.scoring.reasons import Absence
-=======
 from biasbios_mlflow.temporary import make_folder
->>>>>>> faults
 
 __all__ = [
     "Evaluation",

@@ -29,11 +29,8 @@ from mlflow.utils.validation import (
 from biasbios_mlflow.pipeline import Evaluation
 from biasbios_mlflow.report.description import describe, is_ours
 from biasbios_mlflow.rows import SUMMARY_FILE
-<<<<<<< HEAD
 from biasbios_mlflow.scoring.specs import BOUNDS
-=======
 from biasbios_mlflow.temporary import temporary_folder
->>>>>>> faults
 
 __all__ = ["check_names", "describe_model", "describe_run", "log_evaluation", "metric_names"]
 

@@ -13,7 +13,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from biasbios_mlflow.fingerprint import SCHEMA, package_versions
 from biasbios_mlflow.pipeline import Evaluation
-<<<<<<< HEAD
+from biasbios_mlflow.redaction import redacted, redacted_content
 from biasbios_mlflow.report.figures import (
     flips_figure,
     gaps_figure,
@@ -21,10 +21,6 @@ from biasbios_mlflow.report.figures import (
     parts_figure,
     save_png,
 )
-=======
-from biasbios_mlflow.redaction import redacted, redacted_content
-from biasbios_mlflow.report.figures import flips_figure, gaps_figure, save_png
->>>>>>> faults
 from biasbios_mlflow.report.marks import spreadsheet_safe
 from biasbios_mlflow.report.page import report_page
 from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE, file_digest

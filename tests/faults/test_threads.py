@@ -31,7 +31,7 @@ found = []
 def evaluate():
     options = {"n_replicates": 100, "resume_dir": sys.argv[3]}
     result = biasbios_mlflow.evaluate(sys.argv[1], sys.argv[2], **options)
-    found.append(result.metrics["biasbios/gap_rms"])
+    found.append(result.metrics["biasbios/ctf"])
 threads = [threading.Thread(target=evaluate) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()

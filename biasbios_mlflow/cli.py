@@ -198,6 +198,11 @@ def _gender_values(ctx: click.Context, param: click.Parameter, value: str | None
     metavar="FOLDER",
     help="With --engine spark: where executors write a row a bio and a row a flip.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Of a language model (openai:/, transformers:/): count questions and tokens, ask nothing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 @_config_options
 def evaluate(
@@ -207,6 +212,7 @@ def evaluate(
     env_manager: str,
     engine: str,
     output: str | None,
+    dry_run: bool,
     as_json: bool,
     **config: Any,
 ) -> None:
@@ -218,9 +224,12 @@ def evaluate(
     from biasbios_mlflow.api import resolve_model_uri
     from biasbios_mlflow.report.text import gaps_table, headline_table
 
+    chosen = {name: value for name, value in config.items() if value is not None}
+    if dry_run:
+        _count_questions(model_uri, data, split or None, as_json, chosen)
+        return
     with _progress_on_stderr():
         uri, version = resolve_model_uri(model_uri)
-        chosen = {name: value for name, value in config.items() if value is not None}
         if engine == "spark":
             result = _evaluate_with_spark(uri, data, split or None, env_manager, output, chosen)
         elif output is not None:
@@ -245,6 +254,22 @@ def evaluate(
     click.echo(headline_table({"": summary}))
     click.echo(f"\n{gaps_table(summary)}")
     click.echo(f"\n{_where_to_look(result.run_id)}")
+
+
+def _count_questions(
+    uri: str, data: str | None, split: str | None, as_json: bool, config: dict[str, Any]
+) -> None:
+    from biasbios_mlflow.cost import count_questions
+
+    with _progress_on_stderr():
+        found = count_questions(uri, data or "sample", split=split, **config)
+    if as_json:
+        _print_json(found)
+    else:
+        click.echo(
+            f"{found['questions']:,} questions about {found['bios']:,} bios, "
+            f"{found['tokens_in']:,} tokens in ({found['counted_with']}). Nothing was asked."
+        )
 
 
 def _evaluate_with_spark(

@@ -19,7 +19,12 @@ from biasbios_mlflow.bios.occupations import GENDERS
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.outputs import Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
-from biasbios_mlflow.scoring.outcomes import CTF_READINGS, NO_COUNTERFACTUAL, Outcomes
+from biasbios_mlflow.scoring.outcomes import (
+    CTF_READINGS,
+    MARK_UNREADABLE,
+    NO_COUNTERFACTUAL,
+    Outcomes,
+)
 
 __all__ = [
     "ROWS_FILE",
@@ -129,7 +134,8 @@ def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Seque
         Columns: ``row`` of the source, ``id`` where there is one, ``gender``, ``occupation``,
         ``prediction``, ``probability`` (of that prediction), ``counterfactual_prediction``,
         ``counterfactual_probability`` (both empty for a bio without counterfactual), ``changed``
-        (by the swap), the readings of the CTF score in double precision, and ``probabilities`` and
+        (by the swap), ``unreadable`` (of answers in words), the readings of the CTF score in double
+        precision, and ``probabilities`` and
         ``counterfactual_probabilities`` as float32 lists in label order.
     """
     columns: dict[str, Any] = {"row": pa.array(bios.rows)}
@@ -151,6 +157,8 @@ def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Seque
             columns[f"{prefix}probability"] = _of_prediction(predictions, mask)
     if outcomes.changed is not None:
         columns["changed"] = pa.array(outcomes.changed)
+    for name, mark in outcomes.marks.items():
+        columns[name] = pa.array(mark)
     if outcomes.ctf is not None:
         for column, name in enumerate(CTF_READINGS):
             columns[name] = pa.array(outcomes.ctf[:, column], from_pandas=True)
@@ -202,7 +210,7 @@ def read_outcomes(path: Path | str) -> Outcomes:
     labels = tuple(json.loads(about)["labels"])
     wanted = [
         "row", "id", "gender", "occupation", "prediction", "counterfactual_prediction", "changed",
-        *CTF_READINGS,
+        MARK_UNREADABLE, *CTF_READINGS,
     ]  # fmt: skip
     there = pq.read_schema(path).names
     table = pq.read_table(path, columns=[name for name in wanted if name in there])
@@ -230,6 +238,7 @@ def read_outcomes(path: Path | str) -> Outcomes:
         counterfactual_predictions=encode("counterfactual_prediction") if swapped else None,
         changed=flat("changed"),
         ctf=ctf,
+        marks={MARK_UNREADABLE: flat(MARK_UNREADABLE)} if MARK_UNREADABLE in there else {},
         ids=flat("id") if "id" in table.column_names else flat("row"),
     )
 

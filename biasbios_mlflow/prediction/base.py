@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,6 +108,8 @@ class Predictor(ABC):
         The model's own ``predict``, if this is a faster way to the same; None where this is it.
     cuts_alone : bool
         Whether its own ``predict`` fails at texts that this one cuts.
+    told : tuple of str
+        What of it makes figures doubtful, or is counted otherwise than one may think.
     """
 
     path: str
@@ -118,6 +121,11 @@ class Predictor(ABC):
     parallel: bool = False
     reference: Predictor | None = None
     cuts_alone: bool = False
+    told: tuple[str, ...] = ()
+
+    def about(self) -> dict[str, Any]:
+        """Return what else is known of how the model was asked, as plain JSON values."""
+        return {}
 
     def session(self) -> AbstractContextManager[None]:
         """Keep the model ready, where it pays, until the block ends."""

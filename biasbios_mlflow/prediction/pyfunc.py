@@ -46,7 +46,7 @@ class PyfuncPredictor(Predictor):
         The forms of its inputs to try, where more than its signature is known.
     """
 
-    options = frozenset({"predictions"})
+    options = frozenset({"answers", "predictions"})
 
     def __init__(
         self,

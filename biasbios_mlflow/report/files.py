@@ -122,6 +122,7 @@ def summary(
         },
         "scores": evaluation.scores.to_dict(),
         "unknown_predictions": dict(evaluation.result.unknown.most_common(100)),
+        "answers": None if evaluation.answers is None else dict(evaluation.answers),
         "flips": evaluation.result.flips.found,
         "warnings": [redacted(warning) for warning in evaluation.warnings],
         "config": redacted_content(config.as_json()),

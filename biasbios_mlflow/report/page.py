@@ -200,7 +200,7 @@ def _parts_sentence(scores: Mapping[str, Any]) -> str:
         sizes[part] = f"{number(value)}{_span(intervals, name)}"
     said = (
         "Without what chance adds, the words that carry gender cause a part of "
-        f"{sizes['words']}, and {sizes['rest']} is left where all bios are written in the same words"
+        f"{sizes['words']}, and {sizes['rest']} is left where all are written in the same words"
     )
     return f"{said}: {_DOMINATES[_dominant(scores)]}."
 

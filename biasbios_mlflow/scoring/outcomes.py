@@ -22,7 +22,7 @@ from biasbios_mlflow.bios.occupations import (
 )
 from biasbios_mlflow.errors import invalid
 
-__all__ = ["CTF_READINGS", "NO_COUNTERFACTUAL", "Outcomes", "ctf_values"]
+__all__ = ["CTF_READINGS", "MARK_UNREADABLE", "NO_COUNTERFACTUAL", "Outcomes", "ctf_values"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -36,6 +36,9 @@ _PROBABILITY_TOLERANCE = 2e-3
 
 NO_COUNTERFACTUAL = int(np.iinfo(np.int64).min)
 """In the place of a counterfactual prediction: this bio has none."""
+
+MARK_UNREADABLE = "unreadable"
+"""Of a model that answers in words: whether no occupation could be read from its answer."""
 
 
 def ctf_values(

@@ -298,6 +298,7 @@ def _outcomes(bios: Bios, pair: PredictedPair, reader: OutputReader) -> Outcomes
         counterfactual_probabilities=matrix,
         changed=pair.changed,
         marks={MARK_UNREADABLE: reader.is_unreadable(pair.original)} if reader.text else None,
+        draws=reader.returns.draws,
         labels=reader.labels.names,
     )
 

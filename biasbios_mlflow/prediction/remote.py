@@ -73,6 +73,7 @@ class AnswerStore:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with closing(self._open()) as db, db:
+                db.execute("PRAGMA journal_mode = WAL")
                 db.execute(
                     "CREATE TABLE IF NOT EXISTS answers "
                     "(key TEXT PRIMARY KEY, text TEXT, tokens_in INTEGER, tokens_out INTEGER)"
@@ -87,7 +88,11 @@ class AnswerStore:
 
     def _open(self) -> sqlite3.Connection:
         assert self._path is not None
-        return sqlite3.connect(self._path, timeout=60)
+        db = sqlite3.connect(self._path, timeout=60)
+        # A kill loses nothing of what was written; waiting for the disk would take longer than
+        # some answers.
+        db.execute("PRAGMA synchronous = NORMAL")
+        return db
 
     def load(self, keys: list[str]) -> dict[str, _Answer]:
         """Return the answers that are there, by key."""

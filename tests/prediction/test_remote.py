@@ -247,6 +247,7 @@ def test_samples(chat: Chat, few: pd.DataFrame, tmp_path: Path) -> None:
     """The first answer is the label, the others' shares are probabilities; all are kept."""
     chat.draws = ["A nurse.", "A poet.", "A nurse.", "Who knows?", "A nurse."]
     options = {"samples": 5, "temperature": 0.7, "concurrency": 1, "resume_dir": str(tmp_path)}
+    few = few.head(6)
     evaluation = ask(few, **options)
     assert set(chat.asked.values()) == {5}
     rows = pd.read_parquet(evaluation.predictions_path)

@@ -246,8 +246,8 @@ class RemotePredictor(Predictor):
             kept = answer
             if not self._quotes and answer.text is not None:  # it may repeat the bio
                 found = reader.read(answer.text)
-                text = found.why if found.code is None else names[found.code]
-                kept = _Answer(text, answer.tokens_in, answer.tokens_out)
+                label = found.why if found.code is None else names[found.code]
+                kept = _Answer(label, answer.tokens_in, answer.tokens_out)
             self._store.save({key: kept})
             self._count(answer, "requests")
             yield key, answer

@@ -12,6 +12,7 @@ from biasbios_mlflow.bios.dataset import BiosDataset
 from biasbios_mlflow.bios.readers import as_dataset
 from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
+from biasbios_mlflow.calls import public_call
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "load_dataset", "resolve_model_uri"]
 
 
+@public_call
 def evaluate(
     model: Any,
     data: Any = None,
@@ -93,7 +95,7 @@ def evaluate(
         warnings.warn(
             "biasbios: no data given, so the model is evaluated on the embedded sample. Its bios "
             "are invented: the figures say nothing about the benchmark.",
-            stacklevel=2,
+            stacklevel=3,
         )
         data, split = "sample", split or "test"
     dataset = load_dataset(data, split=split, sample=sample, config=config)

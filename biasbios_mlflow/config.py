@@ -279,7 +279,7 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         try:
             return cls.model_validate(options)
         except pydantic.ValidationError as error:
-            raise from_validation("evaluator_config", error, cls) from error
+            raise from_validation("evaluator_config", error, cls) from None  # it holds the input
 
     @staticmethod
     def options_of_mlflow(options: Mapping[str, Any] | None) -> list[str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-import tempfile
 import time
 import weakref
 from collections import Counter, deque
@@ -39,10 +37,12 @@ from biasbios_mlflow.prediction.predictor import (
 )
 from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
+from biasbios_mlflow.redaction import logger
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
 from biasbios_mlflow.scoring.outcomes import MARK_UNREADABLE, NO_COUNTERFACTUAL, Outcomes
 from biasbios_mlflow.scoring.reasons import Absence
+from biasbios_mlflow.temporary import make_folder
 
 __all__ = [
     "Evaluation",
@@ -57,7 +57,7 @@ __all__ = [
     "window_store",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,10 +368,10 @@ def _evaluate(
     told: Sequence[str],
 ) -> Evaluation:
     reader = output_reader(bios.labels, config, returns=returns, occupation_ids=bios.occupation_ids)
-    probe = None if predictor.reference is None else Probe(predictor, reader)
+    probe = Probe(predictor, reader) if predictor.swaps else None
     watch = Stopwatch()
     total: WindowResult | None = None
-    folder = Path(tempfile.mkdtemp(prefix="biasbios-")) if config.log_predictions else None
+    folder = make_folder() if config.log_predictions else None
     try:
         writer = None if folder is None else RowsWriter(folder / "predictions.parquet")
         with ExitStack() as stack:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.api import evaluate, load_dataset, resolve_model_uri
+from biasbios_mlflow.calls import public_call
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.evaluator import read_bios
@@ -40,6 +40,7 @@ from biasbios_mlflow.gating.promotion import (
     write_alias_history,
 )
 from biasbios_mlflow.pipeline import data_hash
+from biasbios_mlflow.redaction import logger, redacted
 from biasbios_mlflow.report.description import describe, is_ours
 from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE
 from biasbios_mlflow.runs import (
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GateResult", "gate", "rollback"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _TAG_LIMIT = 5000  # characters MLflow keeps of a tag
 _ROLLED_BACK_TAG = "biasbios.gate.rolled_back_to"
@@ -150,6 +151,7 @@ class GateResult:
         }
 
 
+@public_call
 def gate(
     model_uri: str,
     data: Any,
@@ -458,7 +460,7 @@ class _Registry:
         if not self._write or self._concluded:
             return
         try:
-            self._tag(self.version, REASON_TAG, f"{type(error).__name__}: {error}")
+            self._tag(self.version, REASON_TAG, redacted(f"{type(error).__name__}: {error}"))
             self._tag(self.version, VERDICT_TAG, "error")
         except Exception as second:  # the first error is what the user must see
             _logger.warning("The version could not be tagged: %s", second)

@@ -100,6 +100,8 @@ class Predictor(ABC):
         The options of the evaluation that it heeds, of those that not every model does.
     swaps : bool
         Whether it needs the bios swapped; False where predictions for both variants are given.
+    reads_vectors : bool
+        Whether vectors come with the bios; False where an encoder makes them of texts.
     parallel : bool
         Whether other processes can call it (``n_jobs``).
     reference : Predictor or None
@@ -115,6 +117,7 @@ class Predictor(ABC):
     identity: Identity | None = None
     options: frozenset[str] = frozenset()
     swaps: bool = True
+    reads_vectors: bool = True
     parallel: bool = False
     reference: Predictor | None = None
     cuts_alone: bool = False

@@ -56,6 +56,7 @@ class FeaturePredictor(Predictor):
         self.features = features
         # Processes are not used here, so that n_jobs has no effect.
         self.options = (model.options | features.options) - {"n_jobs"}
+        self.reads_vectors = isinstance(features, FeatureColumns)
         if model.reference is not None:
             self.reference = FeaturePredictor(model.reference, features)
 

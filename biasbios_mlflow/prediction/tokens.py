@@ -6,7 +6,6 @@ The one module that works with torch; it is imported only when such a model is e
 from __future__ import annotations
 
 import copy
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import torch
 
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import logger
 
 __all__ = [
     "PairModel",
@@ -30,7 +30,7 @@ __all__ = [
     "pool",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _BUDGETS = {"cpu": 1024, "mps": 16_384}
 _LARGE_BUDGET = 65_536

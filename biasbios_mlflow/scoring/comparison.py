@@ -14,6 +14,7 @@ from scipy import special
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.scoring.joint import JointCounts, Link, Pair, Rise
 from biasbios_mlflow.scoring.outcomes import Outcomes
+from biasbios_mlflow.scoring.parts import PARTS
 from biasbios_mlflow.scoring.scores import (
     Scores,
     check_options,
@@ -104,7 +105,30 @@ class Comparison:
                 f"{name!s:<30} {row['a']:>7.4f} {row['b']:>7.4f} {row['difference']:>8.4f}  "
                 f"{span:<18} {row['probability_worse']:>6.3f}"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._parts_lines()])
+
+    def _parts_lines(self, most: int = 5) -> list[str]:
+        """Put both parts of the gaps of both models side by side, the largest gaps of a first."""
+        table = self.differences
+        head = "tpr_gap/"
+        names = [str(name).removeprefix(head) for name in table.index if str(name).startswith(head)]
+        taken = [n for n in names if all(f"tpr_gap_{part}/{n}" in table.index for part in PARTS)]
+        if not taken:
+            return []
+        taken.sort(key=lambda name: -abs(float(table.loc[head + name, "a"])))
+        columns = [head, *(f"tpr_gap_{part}/" for part in PARTS)]
+        lines = [
+            "",
+            f"{'Parts of the largest TPR gaps':<30} {'gap':^17}  {'by words':^17}  {'rest':^17}",
+            f"{'occupation':<30}" + "  ".join([f" {'a':>8}{'b':>8}"] * 3),
+        ]
+        for name in taken[:most]:
+            pairs = (
+                " ".join(f"{float(table.loc[c + name, model]):>+8.4f}" for model in ("a", "b"))
+                for c in columns
+            )
+            lines.append(f"{name[:30]:<30} " + "  ".join(pairs))
+        return lines
 
 
 def compare(

@@ -120,10 +120,9 @@ class Auditor:
         move = free.requires_grad_(True)
         optimizer = torch.optim.Adam([move], lr=self.rate, maximize=True)
         for _ in range(self.steps):
-            optimizer.zero_grad()
-            objective(network(bios + move)).sum().backward()
-            assert move.grad is not None
-            move.grad[:, self.n_sensitive :] = 0.0
+            (gradient,) = torch.autograd.grad(objective(network(bios + move)).sum(), move)
+            gradient[:, self.n_sensitive :] = 0.0
+            move.grad = gradient
             optimizer.step()
         radius, slope = math.sqrt(self.eps), 0.0
         for _ in range(self.steps):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +20,11 @@ from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.fingerprint import Fingerprint, Identity, json_hash
+from biasbios_mlflow.redaction import logger, redacted, redacted_uri
 from biasbios_mlflow.rows import ROWS_FILE
 from biasbios_mlflow.runs import outcomes_at, summary_at
 from biasbios_mlflow.scoring import HEADLINE, compare
+from biasbios_mlflow.temporary import temporary_folder
 from biasbios_mlflow.training.classifiers import (
     Classifier,
     LossCurve,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BenchmarkResult", "benchmark"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _KEY = "biasbios.benchmark.key"
 _FOLDER = "benchmark"
@@ -205,7 +205,7 @@ def benchmark(
             confidence=config.confidence,
         )
         about = {
-            "features": features,
+            "features": redacted_uri(features),
             "scope": scope,
             "training_data_sha256": training.sha256,
             "test_data_sha256": test.sha256,
@@ -411,7 +411,7 @@ def _describe(run: Run) -> dict[str, Any]:
 
 
 def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:500]
+    return redacted(f"{type(error).__name__}: {error}").splitlines()[0][:500]
 
 
 def _compare(runs: pd.DataFrame, config: EvaluationConfig) -> pd.DataFrame:
@@ -463,7 +463,7 @@ def _log(result: BenchmarkResult, about: Mapping[str, Any]) -> None:
     from biasbios_mlflow.training.figures import tradeoff_figure
 
     methods = method_table(result.runs)
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as name:
+    with temporary_folder() as name:
         folder = Path(name)
         result.runs.to_csv(folder / "runs.csv", index=False)
         methods.to_csv(folder / "methods.csv", index=False)

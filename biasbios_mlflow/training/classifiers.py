@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,8 @@ from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import redacted_uri
+from biasbios_mlflow.temporary import temporary_folder
 from biasbios_mlflow.training.encoding import CachedEncoder, FloatArray, default_cache
 from biasbios_mlflow.training.methods import TFIDF, Settings, check_methods
 from biasbios_mlflow.training.weights import balanced_weights
@@ -353,7 +354,7 @@ def log_classifier(classifier: Classifier, *, register: str | None) -> Any:
 
     from biasbios_mlflow.prediction.trained import LAYOUT, TRAINED
 
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
+    with temporary_folder() as folder:
         classifier.save(Path(folder))
         return mlflow.pyfunc.log_model(
             name="model",
@@ -460,7 +461,7 @@ def log_parameters(
     mlflow.log_params(
         {
             "method": method,
-            "features": features,
+            "features": redacted_uri(features),
             "scope": scope,
             "seed": seed,
             "bios": len(training.bios),

@@ -294,17 +294,17 @@ def _least_squares_erasure(features: torch.Tensor, genders: torch.Tensor) -> tor
 
 def _null_space(features: torch.Tensor, genders: torch.Tensor, most: int) -> torch.Tensor:
     """Project out the directions of linear classifiers of gender until none beats a guess."""
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import RidgeClassifier
 
     found: list[npt.NDArray[np.float64]] = []
     whole, labels = features.double().numpy(), genders.numpy()
     guess = max(np.mean(labels), 1 - np.mean(labels))
     projection = np.eye(whole.shape[1])
     while guess < 1 and len(found) < min(most, whole.shape[1] - 1):
-        classifier = LogisticRegression(max_iter=200).fit(whole @ projection, labels)
+        classifier = RidgeClassifier().fit(whole @ projection, labels)
         if found and classifier.score(whole @ projection, labels) <= guess:
             break
-        direction = projection @ classifier.coef_[0]
+        direction = projection @ classifier.coef_.ravel()
         found.append(direction / np.linalg.norm(direction))
         basis, _ = np.linalg.qr(np.stack(found, axis=1))
         projection = np.eye(len(basis)) - basis @ basis.T

@@ -368,7 +368,8 @@ def _evaluate(
     told: Sequence[str],
 ) -> Evaluation:
     reader = output_reader(bios.labels, config, returns=returns, occupation_ids=bios.occupation_ids)
-    probe = Probe(predictor, reader) if predictor.swaps else None
+    asked_again = predictor.swaps and not predictor.asks_once
+    probe = Probe(predictor, reader) if asked_again else None
     watch = Stopwatch()
     total: WindowResult | None = None
     folder = make_folder() if config.log_predictions else None

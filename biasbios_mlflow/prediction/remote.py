@@ -138,6 +138,7 @@ class RemotePredictor(Predictor):
     """
 
     options = frozenset({"answers", "prompt", *OPTIONS})
+    asks_once = True
 
     def __init__(self, uri: str, config: EvaluationConfig) -> None:
         try:

@@ -149,8 +149,8 @@ class RemotePredictor(Predictor):
         self._key = os.environ.get(_KEY, "")
         if not self._key and not os.environ.get(_ADDRESS):
             raise invalid(
-                _KEY,
-                found="no such environment variable",
+                "environment",
+                found=f"no variable {_KEY}",
                 expected=f"the key for OpenAI's own address, or another one in {_ADDRESS}",
                 fix=f"set {_KEY} or {_ADDRESS}",
             )

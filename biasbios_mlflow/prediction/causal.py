@@ -76,10 +76,10 @@ class Endings:
         nodes: dict[tuple[int, ...], int] = {(): 0}
         scored = []
         for owner, ids in enumerate(labels):
-            for place, token in enumerate(ids):
+            for place, one in enumerate(ids):
                 before = tuple(ids[:place])
                 nodes.setdefault(before, len(nodes))
-                scored.append((nodes[before], token, owner))
+                scored.append((nodes[before], one, owner))
         paths = list(nodes)
         sees = np.zeros((len(paths), len(paths)), dtype=bool)
         for path, node in nodes.items():

@@ -127,7 +127,7 @@ class Probe:
                 kept.append(self._candidate(inputs, predictions, i, float(ranks[i])))
                 kept.sort(key=lambda candidate: -candidate.rank)
                 del kept[most:]
-        if self._asked is None:
+        if self._asked is None and self._reference is not None:
             self._asked = set()
             self._ask()
 
@@ -195,9 +195,8 @@ class Probe:
         )
 
     def _ask(self) -> None:
-        if self._reference is None:
-            return
         assert self._asked is not None
+        assert self._reference is not None
         found: dict[tuple[int, bool], _Candidate] = {
             candidate.key: candidate
             for candidate in (*self._longest, *self._shortest, *self._random)

@@ -7,13 +7,15 @@ test split) and with 30, 100 and 1000 bios a cell, and prints one table a part:
 
 ``occupations.csv`` has the columns occupation, bios, women. Parts: ``gaps`` (the intervals in use),
 ``methods`` (others that were tried for the gap metrics), ``means`` (balanced accuracy, prediction
-consistency, CTF), ``paired`` (differences of two models) and ``wide`` (some 600 settings off this
-grid: small, uneven and drawn cells, TPRs near 0 and 1, one to a hundred occupations).
+consistency, CTF), ``paired`` (differences of two models), ``parts`` (of the gap: words and rest)
+and ``wide`` (some 600 settings off this grid: small, uneven and drawn cells, TPRs near 0 and 1, one
+to a hundred occupations).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,8 +30,17 @@ from scipy import special
 
 from biasbios_mlflow.scoring import metrics
 from biasbios_mlflow.scoring.comparison import paired_interval
-from biasbios_mlflow.scoring.gaps import GapIntervals, independent_differences
+from biasbios_mlflow.scoring.gaps import Differences, GapIntervals, independent_differences
+from biasbios_mlflow.scoring.metrics import Variants
 from biasbios_mlflow.scoring.paired import PairedGaps
+from biasbios_mlflow.scoring.parts import (
+    PARTS,
+    Part,
+    part_differences,
+    part_gap,
+    part_moments,
+    part_rms_noise_floor,
+)
 from biasbios_mlflow.scoring.shares import (
     fay_feuer_interval,
     mean_share_interval,
@@ -412,6 +423,82 @@ def paired_means(cells: str, n: int, sets: int, seed: int) -> Iterator[Row]:
         }
 
 
+def draw_variants(
+    rng: np.random.Generator, bios: npt.NDArray[np.int64], shares: FloatArray, sets: int
+) -> Variants:
+    """Test sets in which a bio, its copy, both or neither are recognized with these shares."""
+    drawn = rng.multinomial(np.broadcast_to(bios, (sets, *bios.shape)), shares)
+    both, own, copy = drawn[..., 0], drawn[..., 1], drawn[..., 2]
+    return Variants(np.broadcast_to(bios, both.shape), both + own, both + copy, both)
+
+
+def parts_part(sizes: dict[str, npt.NDArray[np.int64]], sets: int, seed: int) -> Iterator[Row]:
+    """Cover the part of the gap that the words cause, and the rest.
+
+    TPRs from .5 to .9 (mean of both variants), of which ``flips`` in both directions go with the
+    swap without regard to gender. One part has the size and spread of the row, the other is 0.1,
+    spread normally, or 0.
+    """
+    for cells, bios in sizes.items():
+        k = bios.shape[1]
+        for part, size, spread, other, flips in itertools.product(
+            PARTS, GAPS, ("normal", "one occupation"), (0.0, 0.1), (0.002, 0.03)
+        ):
+            if (not size and spread != "normal") or (part == "words" and not other):
+                continue
+            signed = population(cells, bios, size, spread, seed=1).gaps
+            across = population(cells, bios, other, "normal", seed=2).gaps
+            words, rest = (signed, across) if part == "words" else (across, signed)
+            middle = np.random.default_rng(seed).permutation(np.linspace(0.5, 0.9, k))
+            half = np.abs(rest) / 2 + np.abs(words) / 2 + flips + 0.01
+            middle = np.clip(middle, half, 1 - half)
+            mean = np.stack([middle + rest / 2, middle - rest / 2])
+            change = np.stack([words, -words])
+            own, copy = flips + np.maximum(change, 0), flips + np.maximum(-change, 0)
+            both = mean - (own + copy) / 2
+            shares = np.stack([both, own, copy, 1 - both - own - copy], axis=-1)
+            drawn = draw_variants(np.random.default_rng(seed), bios, shares, sets)
+            methods = {
+                "in use": GapIntervals.of(part_differences(drawn, part)),
+                "own variances": GapIntervals.of(by_own_variances(drawn, part)),
+            }
+            truths = float(np.sqrt(np.mean(signed**2))), float(np.mean(np.abs(signed)))
+            estimate = np.sqrt(np.mean(part_gap(drawn, part) ** 2, axis=-1))
+            floors = [
+                part_rms_noise_floor(
+                    Variants(*(x[i] for x in (drawn.cells, drawn.own, drawn.swapped, drawn.both))),
+                    part,
+                    np.ones(k, dtype=bool),
+                )
+                for i in range(40 if size == 0 else 0)
+            ]
+            for (method, found), (name, truth) in itertools.product(
+                methods.items(), zip(("rms", "abs"), truths, strict=True)
+            ):
+                yield {
+                    "cells": cells,
+                    "metric": f"gap_{name}_{part}",
+                    "true RMS": size,
+                    "spread": spread if size else "none",
+                    "other part": other,
+                    "flips": flips,
+                    "method": method,
+                    **result(getattr(found, name), truth),
+                    "floor / simulated": float(np.mean(floors) / estimate.mean())
+                    if floors and name == "rms"
+                    else np.nan,
+                }
+
+
+def by_own_variances(variants: Variants, part: Part) -> Differences:
+    """Take the variance of each cell from itself alone, and normal intervals."""
+    sums, squares = part_moments(variants, part)
+    n = variants.cells
+    variance = ((squares / n - np.square(sums / n)) / 4 / (n - 1)).sum(axis=-2)
+    gap, half = part_gap(variants, part), Z * np.sqrt(variance)
+    return Differences(gap, variance, gap - half, gap + half, (1 / n).sum(axis=-2), 0.95)
+
+
 def drawn_bios(rng: np.random.Generator, k: int, low: int, high: int) -> npt.NDArray[np.int64]:
     """Cell sizes between two numbers, spread evenly over their logarithms."""
     return np.rint(low * (high / low) ** rng.random((2, k))).astype(np.int64)
@@ -524,7 +611,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="folder for one csv a part")
-    names = ("gaps", "methods", "means", "paired", "wide")
+    names = ("gaps", "methods", "means", "paired", "parts", "wide")
     parser.add_argument("--part", action="append", choices=names)
     options = parser.parse_args()
     sizes = cell_sizes(options.occupations)
@@ -533,6 +620,7 @@ def main() -> None:
         "methods": lambda: methods_part(sizes, options.sets, options.seed, options.replicates),
         "means": lambda: means_part(sizes, options.sets, options.seed),
         "paired": lambda: paired_part(sizes, options.sets, options.seed),
+        "parts": lambda: parts_part(sizes, options.sets, options.seed),
         "wide": lambda: wide_part(options.sets, options.seed),
     }
     pd.set_option("display.width", 200, "display.max_rows", None, "display.max_columns", None)

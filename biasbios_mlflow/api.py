@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.bios.checked import check_column, find_columns
@@ -11,8 +12,12 @@ from biasbios_mlflow.bios.dataset import BiosDataset
 from biasbios_mlflow.bios.readers import as_dataset
 from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
+from biasbios_mlflow.calls import public_call
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+
+LANGUAGE_MODELS = ("openai:/", "transformers:/")
+"""How the URIs of language models begin that are in no registry."""
 
 if TYPE_CHECKING:
     from mlflow.models import EvaluationResult
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "load_dataset", "resolve_model_uri"]
 
 
+@public_call
 def evaluate(
     model: Any,
     data: Any = None,
@@ -39,8 +45,9 @@ def evaluate(
     ----------
     model : str, mlflow.pyfunc.PyFuncModel, callable or None
         A model URI (``models:/name/1``, ``models:/name@alias``, ``models:/m-…``, ``runs:/…``), a
-        loaded model, a function from a DataFrame to predictions, or None for predictions that
-        stand in the data (``predictions="column"``).
+        loaded model, a function from a DataFrame to predictions, a language model in no registry
+        (``openai:/<model>`` at ``OPENAI_BASE_URL``, ``transformers:/<name or path>``, or its
+        folder), or None for predictions that stand in the data (``predictions="column"``).
     data : optional
         What `load_bios` takes. By default the test split of the embedded sample, whose bios are
         invented; a warning says so.
@@ -78,7 +85,9 @@ def evaluate(
 
     checked = EvaluationConfig.parse(config)
     config["loaded_with"] = {"env_manager": env_manager, "model_config": model_config}
-    if isinstance(model, str):
+    if isinstance(model, str) and (place := language_model_uri(model)) is not None:
+        config["model_uri"], model = place, _not_called
+    elif isinstance(model, str):
         uri, version = resolve_model_uri(model)
         config.setdefault("model_uri", uri if version is not None else model)
         model = uri
@@ -86,7 +95,7 @@ def evaluate(
         warnings.warn(
             "biasbios: no data given, so the model is evaluated on the embedded sample. Its bios "
             "are invented: the figures say nothing about the benchmark.",
-            stacklevel=2,
+            stacklevel=3,
         )
         data, split = "sample", split or "test"
     dataset = load_dataset(data, split=split, sample=sample, config=config)
@@ -101,6 +110,31 @@ def evaluate(
         env_manager=env_manager,
         model_config=model_config,
     )
+
+
+def language_model_uri(model: str) -> str | None:
+    """Return the URI of a language model that is in no registry; None for any other model.
+
+    ``openai:/<model>``, ``transformers:/<name or path>``, or a folder of ``save_pretrained``.
+
+    Examples
+    --------
+    >>> language_model_uri("transformers:/models/tiny")
+    'transformers:/models/tiny'
+    >>> language_model_uri("models:/occupations/1") is None
+    True
+    """
+    if model.startswith(LANGUAGE_MODELS):
+        return model
+    folder = Path(model)
+    if (folder / "config.json").is_file() and not (folder / "MLmodel").exists():
+        return f"transformers:/{model}"
+    return None
+
+
+def _not_called(data: Any) -> Any:
+    """Stand for a language model where MLflow wants a function."""
+    raise NotImplementedError("the model is asked by way of its URI")
 
 
 def load_dataset(

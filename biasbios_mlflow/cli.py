@@ -6,6 +6,7 @@ Exit codes: 0 ok, 1 the gate failed (or its evidence does not hold), 2 could not
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -13,13 +14,15 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TextIO, get_args
 
 import click
 
 from biasbios_mlflow import __version__
+from biasbios_mlflow.calls import EndedBySignal, unwinding_at_signals
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.guarding.command import guard
+from biasbios_mlflow.redaction import redacted, redacted_uri
 
 if TYPE_CHECKING:
     from mlflow.models import EvaluationResult
@@ -53,9 +56,11 @@ class _Group(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except MlflowException as error:
-            click.echo(f"biasbios: {error.message}", err=True)
+            click.echo(f"biasbios: {redacted(error.message)}", err=True)
+        except EndedBySignal as ended:  # click would exit with 1, which is a gate's failure
+            click.echo(f"biasbios: ended by {ended}", err=True)
         except Exception:
-            traceback.print_exc()
+            click.echo(redacted(traceback.format_exc()).rstrip(), err=True)
         return ctx.exit(2)
 
 
@@ -66,6 +71,9 @@ def main() -> None:
 
     The tracking server is the one MLflow uses: set MLFLOW_TRACKING_URI.
     """
+    context = click.get_current_context()
+    if context.invoked_subcommand != "guard":  # which finishes its gates first
+        context.with_resource(unwinding_at_signals())
     if not sys.stderr.isatty():  # bars of MLflow that nobody watches
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
@@ -190,6 +198,11 @@ def _gender_values(ctx: click.Context, param: click.Parameter, value: str | None
     metavar="FOLDER",
     help="With --engine spark: where executors write a row a bio and a row a flip.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Of a language model (openai:/, transformers:/): count questions and tokens, ask nothing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 @_config_options
 def evaluate(
@@ -199,6 +212,7 @@ def evaluate(
     env_manager: str,
     engine: str,
     output: str | None,
+    dry_run: bool,
     as_json: bool,
     **config: Any,
 ) -> None:
@@ -210,9 +224,12 @@ def evaluate(
     from biasbios_mlflow.api import resolve_model_uri
     from biasbios_mlflow.report.text import gaps_table, headline_table
 
+    chosen = {name: value for name, value in config.items() if value is not None}
+    if dry_run:
+        _count_questions(model_uri, data, split or None, as_json, chosen)
+        return
     with _progress_on_stderr():
         uri, version = resolve_model_uri(model_uri)
-        chosen = {name: value for name, value in config.items() if value is not None}
         if engine == "spark":
             result = _evaluate_with_spark(uri, data, split or None, env_manager, output, chosen)
         elif output is not None:
@@ -225,7 +242,7 @@ def evaluate(
     if as_json:
         _print_json(
             {
-                "model_uri": uri,
+                "model_uri": redacted_uri(uri),
                 "model_version": version,
                 "run_id": result.run_id,
                 "metrics": dict(result.metrics),
@@ -233,10 +250,26 @@ def evaluate(
             }
         )
         return
-    click.echo(f"Model  {uri}\nRun    {result.run_id}\n")
+    click.echo(f"Model  {redacted_uri(uri)}\nRun    {result.run_id}\n")
     click.echo(headline_table({"": summary}))
     click.echo(f"\n{gaps_table(summary)}")
     click.echo(f"\n{_where_to_look(result.run_id)}")
+
+
+def _count_questions(
+    uri: str, data: str | None, split: str | None, as_json: bool, config: dict[str, Any]
+) -> None:
+    from biasbios_mlflow.cost import count_questions
+
+    with _progress_on_stderr():
+        found = count_questions(uri, data or "sample", split=split, **config)
+    if as_json:
+        _print_json(found)
+    else:
+        click.echo(
+            f"{found['questions']:,} questions about {found['bios']:,} bios, "
+            f"{found['tokens_in']:,} tokens in ({found['counted_with']}). Nothing was asked."
+        )
 
 
 def _evaluate_with_spark(
@@ -437,6 +470,12 @@ def compare(
     click.echo(f"a  {found.names[0]}\nb  {found.names[1]}\n\n{found.comparison}")
 
 
+def _methods() -> list[str]:
+    from biasbios_mlflow.training.methods import METHODS
+
+    return list(METHODS)
+
+
 def _training_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that training one model and comparing many have in common."""
     from biasbios_mlflow.training.methods import Settings
@@ -478,7 +517,7 @@ def _training_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--method",
     default="baseline",
     show_default=True,
-    type=click.Choice(["baseline", "project", "cda", "clp", "sensr", "sensei"]),
+    type=click.Choice(_methods()),
     help="What is done about gender; only baseline and cda on tfidf.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the classifier.")
@@ -678,7 +717,27 @@ def demo(register: str, seed: int, as_json: bool) -> None:
 
 def _progress_on_stderr() -> AbstractContextManager[Any]:
     """Keep standard output for the answer: MLflow prints links to runs there."""
-    return redirect_stdout(sys.stderr)
+    return redirect_stdout(_WithoutSecrets(sys.stderr))
+
+
+class _WithoutSecrets(io.TextIOBase):
+    """Passes on what is printed, without secrets: MLflow prints the tracking URI as it is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(redacted(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def writable(self) -> bool:
+        return True
 
 
 def _check_writable(files: Mapping[str, str | None]) -> None:
@@ -729,7 +788,7 @@ def _print_json(content: Mapping[str, Any]) -> None:
 def _where_to_look(run_id: str) -> str:
     import mlflow
 
-    tracking = mlflow.get_tracking_uri()
+    tracking = redacted_uri(mlflow.get_tracking_uri())
     run = mlflow.get_run(run_id)
     page = f"#/experiments/{run.info.experiment_id}/runs/{run_id}"
     if tracking.startswith("http"):

@@ -113,6 +113,26 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     predictions: Asking[str | None] = pydantic.Field(
         None, description="which column of a wider model output (or of the data) holds predictions"
     )
+    prompt: Asking[str | None] = pydantic.Field(
+        None,
+        description="what a language model is asked, with {bio} and {occupations}; by default a "
+        "built-in prompt for chat models and bare text generation, the bio alone for others",
+    )
+    answers: Asking[Literal["auto", "labels", "text"]] = pydantic.Field(
+        "auto",
+        description="how labels are read: as words (text), as they stand (labels), or as words "
+        "where the model is known to write them (auto)",
+    )
+    label_score: Asking[Literal["sum", "mean"]] = pydantic.Field(
+        "sum",
+        description="of a local language model: an occupation's log-likelihood is that of all its "
+        "tokens (sum), or of one on average (mean)",
+    )
+    label_from: Asking[Literal["answer", "likelihood"]] = pydantic.Field(
+        "answer",
+        description="of a registered text-generation pipeline: its label is the answer of its own "
+        "predict, or the most likely occupation",
+    )
     counterfactual_predictions: Asking[str | None] = pydantic.Field(
         None, description="without a model: column with the predictions on the swapped bios"
     )
@@ -143,6 +163,27 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         None,
         ge=1,
         description="of an encoder: tokens after which a bio is cut; by default its limit",
+    )
+    concurrency: Nothing[int] = pydantic.Field(
+        8, ge=1, description="requests at a time to an openai:/ model"
+    )
+    max_retries: Nothing[int] = pydantic.Field(
+        5, ge=0, description="of an openai:/ model: so often a request that failed is tried again"
+    )
+    request_timeout: Nothing[float] = pydantic.Field(
+        60.0, gt=0, description="of an openai:/ model: seconds after which a request has failed"
+    )
+    samples: Asking[int] = pydantic.Field(
+        1,
+        ge=1,
+        description="of an openai:/ model: so often each question is asked (1, or 3 and more); the "
+        "first answer is the label, the others' shares are probabilities",
+    )
+    temperature: Asking[float] = pydantic.Field(
+        0.0, ge=0, description="of an openai:/ model; 0: the answer it finds best"
+    )
+    max_answer_tokens: Asking[int | None] = pydantic.Field(
+        None, ge=1, description="of an openai:/ model: tokens after which an answer is cut off"
     )
     token_budget: Nothing[int | None] = pydantic.Field(
         None, ge=1, description="tokens in a batch, padding counted; by default by the device"
@@ -192,6 +233,20 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
             raise ValueError("a number of processes from 1 on, or -1 for all cores")
         return n_jobs
 
+    @pydantic.field_validator("samples")
+    @classmethod
+    def _enough_samples(cls, samples: int) -> int:
+        if samples == 2:
+            raise ValueError("1, or 3 and more: of one share the noise cannot be told")
+        return samples
+
+    @pydantic.field_validator("prompt")
+    @classmethod
+    def _check_prompt(cls, prompt: str | None) -> str | None:
+        if prompt is not None and "{bio}" not in prompt:
+            raise ValueError("a text with {bio} where the biography goes")
+        return prompt
+
     @pydantic.field_validator("metric_prefix")
     @classmethod
     def _check_prefix(cls, prefix: str) -> str:
@@ -224,7 +279,7 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         try:
             return cls.model_validate(options)
         except pydantic.ValidationError as error:
-            raise from_validation("evaluator_config", error, cls) from error
+            raise from_validation("evaluator_config", error, cls) from None  # it holds the input
 
     @staticmethod
     def options_of_mlflow(options: Mapping[str, Any] | None) -> list[str]:

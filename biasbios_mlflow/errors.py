@@ -14,11 +14,15 @@ import pydantic
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
+from biasbios_mlflow.redaction import HIDDEN, is_secret_name, redacted, redacted_content
+
 __all__ = ["from_validation", "invalid", "missing_extra", "nearest"]
 
 
 def invalid(thing: str, *, found: object, expected: object, fix: str) -> MlflowException:
     """Build the exception for a user error (the caller raises it).
+
+    Secrets are taken out of it, see `biasbios_mlflow.redaction`.
 
     Parameters
     ----------
@@ -44,7 +48,7 @@ def invalid(thing: str, *, found: object, expected: object, fix: str) -> MlflowE
     """
     stop = "" if fix.endswith("?") else "."
     return MlflowException(
-        f"{thing}: found {found}, expected {expected}. Fix: {fix}{stop}",
+        redacted(f"{thing}: found {found}, expected {expected}. Fix: {fix}{stop}"),
         error_code=INVALID_PARAMETER_VALUE,
     )
 
@@ -84,7 +88,9 @@ def from_validation(
     # The members of a union and the places in a list have no description: their field has.
     fields = (owner or model).model_fields
     about = next((fields[str(part)] for part in reversed(path) if str(part) in fields), None)
-    found = "nothing" if problem["type"] == "missing" else repr(problem["input"])
+    found = "nothing" if problem["type"] == "missing" else repr(redacted_content(problem["input"]))
+    if found != "nothing" and any(is_secret_name(str(part)) for part in path):
+        found = HIDDEN
     message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return invalid(
         ".".join([thing, *map(str, path)]),

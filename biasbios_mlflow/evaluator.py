@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,12 +16,14 @@ from biasbios_mlflow.bios.dataset import StreamedDataset
 from biasbios_mlflow.bios.occupations import OCCUPATIONS, as_objects
 from biasbios_mlflow.bios.sources.class_labels import ClassNames, named, names_in_features
 from biasbios_mlflow.bios.stream import BiosStream
+from biasbios_mlflow.calls import import_all
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["BiasBiosEvaluator", "read_bios"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 MODEL_TYPE = "biasbios"
 """With this ``model_type`` the evaluator was certainly meant, and no targets are needed."""
@@ -104,6 +105,7 @@ class BiasBiosEvaluator(ModelEvaluator):
         if mistake is not None:
             raise mistake
         # Imported late: MLflow imports every evaluator together with its registry.
+        import_all()
         from biasbios_mlflow.pipeline import evaluate_bios
         from biasbios_mlflow.prediction.predictor import find_predictor
         from biasbios_mlflow.tracking import log_evaluation

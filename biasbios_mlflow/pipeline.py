@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-import tempfile
 import time
 import weakref
 from collections import Counter, deque
@@ -39,10 +37,12 @@ from biasbios_mlflow.prediction.predictor import (
 )
 from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.store import WindowStore, cell_bytes
+from biasbios_mlflow.redaction import logger
 from biasbios_mlflow.rows import RowsSink, RowsWriter
 from biasbios_mlflow.scoring import Counts, Scores, scores_from_counts
-from biasbios_mlflow.scoring.outcomes import NO_COUNTERFACTUAL, Outcomes
+from biasbios_mlflow.scoring.outcomes import MARK_UNREADABLE, NO_COUNTERFACTUAL, Outcomes
 from biasbios_mlflow.scoring.reasons import Absence
+from biasbios_mlflow.temporary import make_folder
 
 __all__ = [
     "Evaluation",
@@ -57,7 +57,7 @@ __all__ = [
     "window_store",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +122,9 @@ class Evaluation:
         with ``log_predictions=False``.
     warnings : tuple of str
         What makes the figures doubtful.
+    answers : mapping or None
+        How answers in words were asked for and read (see `OutputReader.about_answers`); None where
+        the model returns labels or numbers.
     seconds : mapping of str to float
         Time spent in each phase.
     """
@@ -136,6 +139,7 @@ class Evaluation:
     identity: Identity
     predictions_path: Path | None = None
     warnings: tuple[str, ...] = ()
+    answers: Mapping[str, Any] | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -220,7 +224,7 @@ def evaluate_window(
             predictor, reader, bios, bios.texts if texts is None else texts, probe, store, progress
         )
     with watch("counting"):
-        outcomes = _outcomes(bios, pair, reader.labels.names)
+        outcomes = _outcomes(bios, pair, reader)
         counts = Counts.from_outcomes(outcomes)
         flips = Flips.of(bios, texts, pair, names=reader.names, limit=config.max_flips)
     if writer is not None:
@@ -277,7 +281,7 @@ def _predict(
     return pair
 
 
-def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcomes:
+def _outcomes(bios: Bios, pair: PredictedPair, reader: OutputReader) -> Outcomes:
     swapped = pair.counterfactual
     codes = None if swapped is None else swapped.codes
     matrix = None if swapped is None else swapped.probabilities
@@ -293,7 +297,9 @@ def _outcomes(bios: Bios, pair: PredictedPair, labels: Sequence[str]) -> Outcome
         probabilities=pair.original.probabilities,
         counterfactual_probabilities=matrix,
         changed=pair.changed,
-        labels=labels,
+        marks={MARK_UNREADABLE: reader.is_unreadable(pair.original)} if reader.text else None,
+        draws=reader.returns.draws,
+        labels=reader.labels.names,
     )
 
 
@@ -362,10 +368,11 @@ def _evaluate(
     told: Sequence[str],
 ) -> Evaluation:
     reader = output_reader(bios.labels, config, returns=returns, occupation_ids=bios.occupation_ids)
-    probe = None if predictor.reference is None else Probe(predictor, reader)
+    asked_again = predictor.swaps and not predictor.asks_once
+    probe = Probe(predictor, reader) if asked_again else None
     watch = Stopwatch()
     total: WindowResult | None = None
-    folder = Path(tempfile.mkdtemp(prefix="biasbios-")) if config.log_predictions else None
+    folder = make_folder() if config.log_predictions else None
     try:
         writer = None if folder is None else RowsWriter(folder / "predictions.parquet")
         with ExitStack() as stack:
@@ -403,8 +410,9 @@ def _evaluate(
             path=predictor.path,
             identity=predictor.identity,
             missing=bios.missing,
+            asked=predictor.about(),
             predictions_path=None if writer is None else writer.path,
-            told=[*told, *(probe.warnings if probe is not None else ())],
+            told=[*told, *predictor.told, *(probe.warnings if probe is not None else ())],
         )
     except BaseException:
         if folder is not None:
@@ -432,6 +440,7 @@ def conclude(
     path: str,
     identity: Identity | None,
     missing: Mapping[str, int],
+    asked: Mapping[str, Any] | None = None,
     predictions_path: Path | None = None,
     told: Sequence[str] = (),
 ) -> Evaluation:
@@ -452,6 +461,8 @@ def conclude(
         Of the model; None where nothing tells it from others.
     missing : mapping of str to int
         How many bios were left out for want of which part.
+    asked : mapping, optional
+        What else is known of how the model was asked, see `Predictor.about`.
     predictions_path : Path, optional
         See `Evaluation`.
     told : sequence of str
@@ -484,6 +495,7 @@ def conclude(
         _broken_characters(result.findings),
         _told_of_cut(result.cut, result.counts.total),
     ]
+    answers = reader.about_answers(quote=config.log_texts)
     warnings = tuple(doubt for doubt in doubts if doubt is not None)
     for warning in warnings:
         _logger.warning("biasbios: %s", warning)
@@ -505,6 +517,7 @@ def conclude(
         identity=identity or Identity(None),
         predictions_path=predictions_path,
         warnings=warnings,
+        answers=None if answers is None else {**answers, **(asked or {})},
         seconds=watch.seconds,
     )
 
@@ -569,7 +582,7 @@ def output_reader(
         Whether the data gives occupations as numbers.
     """
     ids_known = config.label_names is not None or occupation_ids
-    return OutputReader(labels, returns=returns, ids_known=ids_known)
+    return OutputReader(labels, returns=returns, ids_known=ids_known, answers=config.answers)
 
 
 def window_store(predictor: Predictor, config: EvaluationConfig) -> WindowStore | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,12 @@ from biasbios_mlflow.bios.occupations import GENDERS
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.outputs import Predictions
 from biasbios_mlflow.prediction.predictor import PredictedPair
-from biasbios_mlflow.scoring.outcomes import CTF_READINGS, NO_COUNTERFACTUAL, Outcomes
+from biasbios_mlflow.scoring.outcomes import (
+    CTF_READINGS,
+    MARK_UNREADABLE,
+    NO_COUNTERFACTUAL,
+    Outcomes,
+)
 
 __all__ = [
     "ROWS_FILE",
@@ -77,20 +83,36 @@ class RowsWriter:
             What the prediction codes stand for.
         """
         table = rows_table(bios, pair, outcomes, names)
-        if self._writer is None:
-            about = json.dumps({"labels": list(outcomes.labels)}).encode()
-            schema = table.schema.with_metadata({_METADATA: about})
-            # Dictionaries of numbers that hardly repeat cost time and space.
-            strings = [column.name for column in schema if column.type == pa.string()]
-            self._writer = pq.ParquetWriter(
-                self.path, schema, compression="zstd", use_dictionary=strings
-            )
-        self._writer.write_table(table.replace_schema_metadata(self._writer.schema.metadata))
+        with _written(self.path):
+            if self._writer is None:
+                about = json.dumps({"labels": list(outcomes.labels)}).encode()
+                schema = table.schema.with_metadata({_METADATA: about})
+                # Dictionaries of numbers that hardly repeat cost time and space.
+                strings = [column.name for column in schema if column.type == pa.string()]
+                self._writer = pq.ParquetWriter(
+                    self.path, schema, compression="zstd", use_dictionary=strings
+                )
+            self._writer.write_table(table.replace_schema_metadata(self._writer.schema.metadata))
 
     def close(self) -> None:
         """Finish the file."""
         if self._writer is not None:
-            self._writer.close()
+            with _written(self.path):
+                self._writer.close()
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Turn what a full disk raises in the block into a user error."""
+    try:
+        yield
+    except OSError as error:
+        raise invalid(
+            path.name,
+            found=f"no way to write it in {path.parent} ({error})",
+            expected="a folder for temporary files, with room for a few bytes a bio",
+            fix="set TMPDIR to a folder with room, or log_predictions to false",
+        ) from error
 
 
 def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Sequence[str]) -> Any:
@@ -112,7 +134,8 @@ def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Seque
         Columns: ``row`` of the source, ``id`` where there is one, ``gender``, ``occupation``,
         ``prediction``, ``probability`` (of that prediction), ``counterfactual_prediction``,
         ``counterfactual_probability`` (both empty for a bio without counterfactual), ``changed``
-        (by the swap), the readings of the CTF score in double precision, and ``probabilities`` and
+        (by the swap), ``unreadable`` (of answers in words), the readings of the CTF score in double
+        precision, and ``probabilities`` and
         ``counterfactual_probabilities`` as float32 lists in label order.
     """
     columns: dict[str, Any] = {"row": pa.array(bios.rows)}
@@ -134,6 +157,8 @@ def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Seque
             columns[f"{prefix}probability"] = _of_prediction(predictions, mask)
     if outcomes.changed is not None:
         columns["changed"] = pa.array(outcomes.changed)
+    for name, mark in outcomes.marks.items():
+        columns[name] = pa.array(mark)
     if outcomes.ctf is not None:
         for column, name in enumerate(CTF_READINGS):
             columns[name] = pa.array(outcomes.ctf[:, column], from_pandas=True)
@@ -185,7 +210,7 @@ def read_outcomes(path: Path | str) -> Outcomes:
     labels = tuple(json.loads(about)["labels"])
     wanted = [
         "row", "id", "gender", "occupation", "prediction", "counterfactual_prediction", "changed",
-        *CTF_READINGS,
+        MARK_UNREADABLE, *CTF_READINGS,
     ]  # fmt: skip
     there = pq.read_schema(path).names
     table = pq.read_table(path, columns=[name for name in wanted if name in there])
@@ -213,6 +238,7 @@ def read_outcomes(path: Path | str) -> Outcomes:
         counterfactual_predictions=encode("counterfactual_prediction") if swapped else None,
         changed=flat("changed"),
         ctf=ctf,
+        marks={MARK_UNREADABLE: flat(MARK_UNREADABLE)} if MARK_UNREADABLE in there else {},
         ids=flat("id") if "id" in table.column_names else flat("row"),
     )
 

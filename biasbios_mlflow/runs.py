@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.fingerprint import Fingerprint
+from biasbios_mlflow.redaction import logger
 from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE, file_digest, read_outcomes
 from biasbios_mlflow.scoring import Scores, compare
 from biasbios_mlflow.scoring.comparison import Comparison
 from biasbios_mlflow.scoring.outcomes import Outcomes
+from biasbios_mlflow.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ __all__ = [
     "summary_of",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +246,7 @@ def outcomes_at(uri: str, summary: Mapping[str, Any] | None = None) -> Outcomes:
     """
     import mlflow
 
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
+    with temporary_folder() as folder:
         path = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder)
         expected = (summary or {}).get("files", {}).get(ROWS_FILE)
         if expected is not None and file_digest(path) != expected:
@@ -270,7 +270,7 @@ def artifact_bytes(client: MlflowClient, run_id: str, path: str) -> bytes | None
     # Looked for first: older clients try for minutes to download what is not there.
     if path not in {file.path for file in client.list_artifacts(run_id, str(Path(path).parent))}:
         return None
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
+    with temporary_folder() as folder:
         return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import re
-import tempfile
 import time
 import unicodedata
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from biasbios_mlflow.pipeline import Evaluation
 from biasbios_mlflow.report.description import describe, is_ours
 from biasbios_mlflow.rows import SUMMARY_FILE
 from biasbios_mlflow.scoring.specs import BOUNDS
+from biasbios_mlflow.temporary import temporary_folder
 
 __all__ = ["check_names", "describe_model", "describe_run", "log_evaluation", "metric_names"]
 
@@ -250,7 +250,7 @@ def _log_files(
     run = client.get_run(run_id)
     root = run.info.artifact_uri
     artifacts = {}
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as temporary:
+    with temporary_folder() as temporary:
         paths = write_files(evaluation, Path(temporary), model=model, data=data)
         client.log_artifacts(run_id, temporary, folder)
         _tag_table(client, run, f"{folder}/{TABLE_FILE}")

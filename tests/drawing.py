@@ -68,7 +68,7 @@ def draw_once(patch: pytest.MonkeyPatch) -> None:
 
         path.write_bytes(once((*figure.key, "png"), make))
 
-    for name in ("gaps_figure", "flips_figure"):
+    for name in ("gaps_figure", "parts_figure", "flips_figure"):
         draw = getattr(files, name)
         patch.setattr(files, name, lambda scores, draw=draw: _Figure(draw, scores))
     patch.setattr(files, "save_png", png_once)

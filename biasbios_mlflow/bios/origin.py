@@ -7,6 +7,8 @@ from typing import Any
 from mlflow.data.dataset_source import DatasetSource
 from mlflow.data.filesystem_dataset_source import FileSystemDatasetSource
 
+from biasbios_mlflow.redaction import redacted_uri
+
 __all__ = ["ArtifactSource", "dataset_source"]
 
 _SCHEMES = ("runs:/", "models:/", "mlflow-artifacts:/")
@@ -62,10 +64,11 @@ def dataset_source(where: str | None) -> DatasetSource | str | None:
     Parameters
     ----------
     where : str or None
-        The path or URI; None for data that came from code.
+        The path or URI; None for data that came from code. Secrets in it are left out.
     """
     if where is None:
         return None
+    where = redacted_uri(where)
     if where.startswith("hub:"):
         from mlflow.data.huggingface_dataset_source import HuggingFaceDatasetSource
 

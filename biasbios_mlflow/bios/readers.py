@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from biasbios_mlflow.bios.occupations import GENDERS, GenderValues, encode_gende
 from biasbios_mlflow.bios.origin import dataset_source
 from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["READING_OPTIONS", "as_dataset", "load_bios", "read_bios"]
 
@@ -27,7 +27,7 @@ READING_OPTIONS = (
 )  # fmt: skip
 """Options of `load_bios` that say how a table is read."""
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 COLUMNS = ("hard_text", "profession", "gender")
 """The columns that every loaded dataset begins with."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.api import evaluate, load_dataset, resolve_model_uri
+from biasbios_mlflow.calls import public_call
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.evaluator import read_bios
 from biasbios_mlflow.fingerprint import Fingerprint
 from biasbios_mlflow.gating.decision import Measured, RuleVerdict, decide
 from biasbios_mlflow.gating.evidence import (
+    ERROR_TAG,
     EVIDENCE_TAG,
     GATE_FILE,
     REASON_TAG,
@@ -40,6 +41,7 @@ from biasbios_mlflow.gating.promotion import (
     write_alias_history,
 )
 from biasbios_mlflow.pipeline import data_hash
+from biasbios_mlflow.redaction import logger, redacted
 from biasbios_mlflow.report.description import describe, is_ours
 from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE
 from biasbios_mlflow.runs import (
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GateResult", "gate", "rollback"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _TAG_LIMIT = 5000  # characters MLflow keeps of a tag
 _ROLLED_BACK_TAG = "biasbios.gate.rolled_back_to"
@@ -150,6 +152,7 @@ class GateResult:
         }
 
 
+@public_call
 def gate(
     model_uri: str,
     data: Any,
@@ -454,11 +457,20 @@ class _Registry:
         return replace(result, promoted=True)
 
     def tag_error(self, error: BaseException) -> None:
-        """Say on the version that the gate could not run, as far as the registry can be reached."""
+        """Say on the version that the gate could not run, as far as the registry can be reached.
+
+        A verdict that stands, on evidence that holds, is not taken off: that a gate broke says
+        nothing against it, and a champion must not lose its proof to an outage.
+        """
         if not self._write or self._concluded:
             return
         try:
-            self._tag(self.version, REASON_TAG, f"{type(error).__name__}: {error}")
+            before = read_evidence(self._client, self.name, self.version)
+            if before is not None and before.verdict in ("passed", "failed") and before.holds:
+                said = redacted(f"{type(error).__name__}: {error}")
+                self._tag(self.version, ERROR_TAG, said)
+                return
+            self._tag(self.version, REASON_TAG, redacted(f"{type(error).__name__}: {error}"))
             self._tag(self.version, VERDICT_TAG, "error")
         except Exception as second:  # the first error is what the user must see
             _logger.warning("The version could not be tagged: %s", second)
@@ -532,7 +544,7 @@ class _Registry:
         self._tag(self.version, REASON_TAG, result.reason)
         # The verdict last: where it stands, the rest does too.
         self._tag(self.version, VERDICT_TAG, result.verdict)
-        self._remove(self.version, *_OLD_TAGS)
+        self._remove(self.version, ERROR_TAG, *_OLD_TAGS)
         self._concluded = result.promote is None or not result.passed
 
     def _tag(self, version: str, key: str, value: str) -> None:

@@ -21,6 +21,7 @@ from biasbios_mlflow.errors import from_validation, invalid
 from biasbios_mlflow.fingerprint import json_hash
 from biasbios_mlflow.gating.metric_names import read_metric
 from biasbios_mlflow.prediction.identity import content_digest
+from biasbios_mlflow.redaction import redacted_uri
 
 __all__ = ["ChampionRule", "GatePolicy", "Measurement", "Rule"]
 
@@ -201,7 +202,7 @@ evaluation, first_champion, promote, rules. Fix: did you mean 'rules'?
         try:
             return cls.model_validate(source)
         except pydantic.ValidationError as error:
-            raise from_validation("policy", error, cls) from error
+            raise from_validation("policy", error, cls) from None  # it holds the input
 
     @property
     def compares(self) -> bool:
@@ -217,7 +218,7 @@ evaluation, first_champion, promote, rules. Fix: did you mean 'rules'?
         """Return all of it, defaults included, as plain JSON values.
 
         A callable encoder stands there by the hash of its content, and so does ``model_config``,
-        which may hold passwords.
+        which may hold passwords. URIs stand there without user info and signatures.
 
         Raises
         ------
@@ -238,6 +239,9 @@ evaluation, first_champion, promote, rules. Fix: did you mean 'rules'?
                     expected="an encoder that can be told from others",
                     fix="log it as a model and name its URI",
                 )
+        for name in ("data", "encoder"):
+            if isinstance(dumped["evaluation"][name], str):
+                dumped["evaluation"][name] = redacted_uri(dumped["evaluation"][name])
         loaded: dict[str, Any] = json.loads(json.dumps(dumped, default=str))
         return loaded
 

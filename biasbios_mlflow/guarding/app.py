@@ -18,10 +18,11 @@ from biasbios_mlflow.guarding.config import GuardConfig
 from biasbios_mlflow.guarding.process import GATE_COMMAND
 from biasbios_mlflow.guarding.service import Guard
 from biasbios_mlflow.guarding.webhooks import MAX_BODY_BYTES, Event, RefusedError, verify
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["create_app", "serve"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 # A body that is too large is read to here, and thrown away, so that the sender gets the answer.
 _MOST_READ_BYTES = 64 * MAX_BODY_BYTES

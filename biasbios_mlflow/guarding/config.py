@@ -149,7 +149,8 @@ Fix: did you mean 'gate_on'?
         try:
             return cls.model_validate(content)
         except pydantic.ValidationError as error:
-            raise _named(error, content) or from_validation("guard", error, cls) from error
+            # Not from the error, which holds the input.
+            raise (_named(error, content) or from_validation("guard", error, cls)) from None
 
     @classmethod
     def read(cls, path: str | Path) -> GuardConfig:

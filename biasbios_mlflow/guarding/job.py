@@ -1,4 +1,7 @@
-"""One gate in a process of its own: ``python -m biasbios_mlflow.guarding.job <arguments as JSON>``.
+"""One gate in a process of its own: ``python -m biasbios_mlflow.guarding.job``.
+
+Its arguments come as one JSON object in the first line of standard input: there they may hold what
+no list of processes should show.
 
 Exit codes: 0 passed, 1 failed, 2 could not run, 75 the tracking server could not be reached.
 """
@@ -15,7 +18,10 @@ import sys
 import threading
 from pathlib import Path
 
-__all__ = ["UNREACHABLE", "die_with_parent", "main"]
+from biasbios_mlflow.calls import EndedBySignal, unwinding_at_signals
+from biasbios_mlflow.redaction import logger
+
+__all__ = ["UNREACHABLE", "die_with_parent", "main", "read_arguments"]
 
 UNREACHABLE = 75
 """Exit code of a gate that may come out otherwise later; the number is that of sysexits.h."""
@@ -58,22 +64,36 @@ def main(arguments: str) -> int:
     from biasbios_mlflow.guarding.registry import is_outage
 
     try:
-        result = gate(**json.loads(arguments))
+        with unwinding_at_signals():
+            result = gate(**json.loads(arguments))
+    except EndedBySignal as ended:
+        # As if nothing had been put away: the guard must see what ended it.
+        number = getattr(signal, str(ended))
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return 2
     except Exception as error:
         outage = is_outage(error)
-        logging.getLogger(__name__).error(
-            "%s: %s", type(error).__name__, error, exc_info=not outage
-        )
+        logger(__name__).error("%s: %s", type(error).__name__, error, exc_info=not outage)
         return UNREACHABLE if outage else 2
     print(f"{result.model_uri}: {result.verdict}: {result.reason}", file=sys.stderr)
     return 0 if result.passed else 1
 
 
+def read_arguments() -> str:
+    """Read the first line of standard input, and nothing beyond it."""
+    line = bytearray()
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode()
+
+
 if __name__ == "__main__":
+    arguments = read_arguments()
     die_with_parent()
     faulthandler.enable(all_threads=False)  # the thread that crashed says where
     # Where memory runs out, the system must end the gate and not the guard.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(arguments))

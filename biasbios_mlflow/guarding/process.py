@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+from biasbios_mlflow.redaction import redacted, redacted_content
+
 __all__ = ["GATE_COMMAND", "Ended", "run_gate"]
 
 GATE_COMMAND = (sys.executable, "-m", "biasbios_mlflow.guarding.job")
-"""What runs a gate; its arguments follow as one JSON object.
+"""What runs a gate; its arguments come as one JSON object in the first line of standard input.
 
 Another command must write the verdict on the version as `biasbios_mlflow.gate` does, exit with the
 codes of `biasbios_mlflow.guarding.job`, and end when its standard input does.
@@ -75,7 +77,8 @@ def run_gate(
     ----------
     command : sequence of str
     arguments : mapping
-        Handed to it as its last argument, in JSON.
+        Handed to it in JSON: as the first line of its standard input, and, without secrets, for
+        whoever lists processes, as its last argument.
     environment : mapping of str to str
     timeout : float
         Seconds after which it is ended.
@@ -89,7 +92,7 @@ def run_gate(
     Ended
     """
     process = subprocess.Popen(
-        [*command, json.dumps(arguments)],
+        [*command, json.dumps(redacted_content(arguments))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -98,6 +101,9 @@ def run_gate(
     )
     assert process.stdout is not None
     assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it has ended already
+        process.stdin.write(json.dumps(arguments).encode() + b"\n")
+        process.stdin.flush()
     tail: deque[str] = deque(maxlen=_TAIL)
     reader = threading.Thread(
         target=_read, args=(process.stdout, tail, on_line), daemon=True, name="gate output"
@@ -130,14 +136,18 @@ def _last_words(lines: list[str]) -> str:
 
 def _read(stream: IO[bytes], tail: deque[str], on_line: Callable[[str], None]) -> None:
     """Pass on what comes by lines; a progress bar ends its own with a carriage return."""
+
+    def tell(line: str) -> None:
+        line = redacted(line)
+        tail.append(line[:_LINE])
+        on_line(line)
+
     rest = ""
     with stream:
         while chunk := os.read(stream.fileno(), 65536):
             *lines, rest = re.split(r"[\r\n]+", rest + chunk.decode("utf-8", "replace"))
             rest = rest[-10_000:]
             for line in filter(None, map(str.strip, lines)):
-                tail.append(line[:_LINE])
-                on_line(line)
+                tell(line)
     if rest.strip():
-        tail.append(rest.strip()[:_LINE])
-        on_line(rest.strip())
+        tell(rest.strip())

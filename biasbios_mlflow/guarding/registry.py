@@ -17,6 +17,7 @@ from biasbios_mlflow.gating.promotion import (
     remove_alias,
     turn,
 )
+from biasbios_mlflow.redaction import redacted
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -167,7 +168,9 @@ class Registry:
 
     def tag_error(self, number: str, reason: str) -> None:
         """Write the verdict of a gate that broke."""
-        self._client.set_model_version_tag(self.name, number, REASON_TAG, reason[:_TAG_LIMIT])
+        self._client.set_model_version_tag(
+            self.name, number, REASON_TAG, redacted(reason)[:_TAG_LIMIT]
+        )
         # The verdict last: where it stands, the reason does too.
         self._client.set_model_version_tag(self.name, number, VERDICT_TAG, "error")
 

@@ -29,13 +29,14 @@ from biasbios_mlflow.guarding.process import GATE_COMMAND, Ended, run_gate
 from biasbios_mlflow.guarding.registry import Registry, is_outage, standing
 from biasbios_mlflow.guarding.state import DueGate, State
 from biasbios_mlflow.guarding.webhooks import EVENTS, Event
+from biasbios_mlflow.redaction import logger, redacted
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 __all__ = ["Guard"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _LOOKERS = 4
 _MOST_ATTEMPTS = 5
@@ -270,7 +271,7 @@ class Guard:
             _logger.warning("%s: cannot be looked at, trying again: %s", name, error)
             if not is_outage(error):
                 _logger.warning("", exc_info=error)
-        self._errors[name] = f"{type(error).__name__}: {error}"
+        self._errors[name] = redacted(f"{type(error).__name__}: {error}")
 
     def _look(self, name: str) -> None:
         model, registry = self.config.models[name], Registry(self._client, name)

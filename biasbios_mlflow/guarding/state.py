@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import redacted
 
 __all__ = ["DueGate", "State"]
 
@@ -173,6 +174,7 @@ class State:
 
     def end(self, gate: DueGate, verdict: str, reason: str) -> None:
         """Note what a gate came to."""
+        reason = redacted(reason)
         self._update(gate, state="done", ended=time.time(), verdict=verdict, reason=reason)
 
     def drop(self, gate: DueGate) -> None:
@@ -243,9 +245,11 @@ class State:
 
     def tell(self, model: str, what: str) -> None:
         """Keep something that people should know, for ``GET /status``."""
+        what = redacted(what)
         with self._transaction() as db:
             db.execute(
-                "insert into told (at, model, what) values (?, ?, ?)", (time.time(), model, what)
+                "insert into told (at, model, what) values (?, ?, ?)",
+                (time.time(), model, what),
             )
             db.execute("delete from told where id <= (select max(id) from told) - ?", (_MOST_TOLD,))
 

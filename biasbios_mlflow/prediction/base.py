@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,12 +100,18 @@ class Predictor(ABC):
         The options of the evaluation that it heeds, of those that not every model does.
     swaps : bool
         Whether it needs the bios swapped; False where predictions for both variants are given.
+    reads_vectors : bool
+        Whether vectors come with the bios; False where an encoder makes them of texts.
     parallel : bool
         Whether other processes can call it (``n_jobs``).
     reference : Predictor or None
         The model's own ``predict``, if this is a faster way to the same; None where this is it.
     cuts_alone : bool
         Whether its own ``predict`` fails at texts that this one cuts.
+    asks_once : bool
+        Whether it costs to ask about a text again: the probe then asks nothing.
+    told : tuple of str
+        What of it makes figures doubtful, or is counted otherwise than one may think.
     """
 
     path: str
@@ -112,9 +119,16 @@ class Predictor(ABC):
     identity: Identity | None = None
     options: frozenset[str] = frozenset()
     swaps: bool = True
+    reads_vectors: bool = True
     parallel: bool = False
     reference: Predictor | None = None
     cuts_alone: bool = False
+    asks_once: bool = False
+    told: tuple[str, ...] = ()
+
+    def about(self) -> dict[str, Any]:
+        """Return what else is known of how the model was asked, as plain JSON values."""
+        return {}
 
     def session(self) -> AbstractContextManager[None]:
         """Keep the model ready, where it pays, until the block ends."""

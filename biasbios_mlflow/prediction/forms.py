@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.inputs import ModelInputs
+from biasbios_mlflow.redaction import logger
 
 __all__ = [
     "Form",
@@ -23,7 +23,7 @@ __all__ = [
     "text_forms",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 Form = Callable[[ModelInputs], object]
 

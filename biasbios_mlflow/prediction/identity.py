@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import logging
 import pickle
 import sys
 import sysconfig
@@ -15,10 +14,11 @@ from typing import Any
 
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.fingerprint import Identity, json_hash
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["content_digest", "identify", "update_with_weights"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 
 def identify(model: Any, config: EvaluationConfig, *, encoder: str | None = "") -> Identity:

@@ -16,6 +16,15 @@ from scipy.special import softmax
 
 from biasbios_mlflow.bios.occupations import Labels, as_objects, canonical, is_missing
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.prediction.answers import (
+    UNREADABLE,
+    AnswerMode,
+    AnswerReader,
+    answer_text,
+    is_chat_shaped,
+    looks_written,
+)
+from biasbios_mlflow.prediction.prompts import Prompt
 
 __all__ = ["Kind", "Output", "OutputReader", "Predictions", "ReadOtherwise", "Returns"]
 
@@ -34,7 +43,13 @@ _SUM_TOLERANCE = 1e-2
 _ENOUGH = 20
 """So many first predictions without one known label are a foreign label set, not an accident."""
 
+_SHOWN_ANSWERS = 10
+"""So many unreadable answers are kept to be shown, of so many characters each."""
+
+_SHOWN_CHARACTERS = 200
+
 _ONLY_LABELS = "the model returns only labels"
+_ONLY_WORDS = "the model answers in words"
 _ONLY_TOP = "the model returns only its top class"
 _ONLY_TOPS = "the model returns only its top classes"
 
@@ -54,12 +69,21 @@ class Returns:
         Which column of a wider frame holds the predictions.
     no_probabilities : str or None
         Why there are none, where that is known.
+    text : bool
+        Whether the labels are answers in words, to be read (see `AnswerReader`).
+    prompt : str or None
+        The template of what was asked, where the model got more than the bio.
+    draws : int or None
+        Of how many answers that were drawn the probabilities are shares, where they are that.
     """
 
     kind: Kind | None = None
     classes: Sequence[Any] | None = None
     column: str | None = None
     no_probabilities: str | None = None
+    text: bool = False
+    prompt: str | None = None
+    draws: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +188,10 @@ class OutputReader:
         Whether the order of the labels is known to be that of the model's ids: the user gave it, or
         the data holds ids itself. If not, a model with ids for another number of classes is
         refused: its ids may count anything.
+    answers : {"auto", "labels", "text"}, default="auto"
+        How labels are read. ``"auto"``: as words where the predictor says so, where outputs have
+        the shape of a chat, or where most of the first window's are plainly written (see
+        `looks_written`).
 
     Attributes
     ----------
@@ -177,6 +205,12 @@ class OutputReader:
         What the numbers are; None as long as that is undecided.
     no_probabilities : str or None
         Why there are no probabilities, once that is known.
+    text : bool or None
+        Whether labels are read as words; None as long as that is undecided.
+    prompt : str or None
+        The template of what was asked, see `Returns`.
+    unreadable : list of dict
+        A few of the answers in which no occupation could be read: ``row``, ``answer`` and ``why``.
 
     Examples
     --------
@@ -188,9 +222,23 @@ class OutputReader:
     """
 
     def __init__(
-        self, labels: Labels, *, returns: Returns | None = None, ids_known: bool = True
+        self,
+        labels: Labels,
+        *,
+        returns: Returns | None = None,
+        ids_known: bool = True,
+        answers: AnswerMode = "auto",
     ) -> None:
         self.returns = returns or Returns()
+        self.text: bool | None = {"auto": self.returns.text or None, "labels": False}.get(
+            answers, True
+        )
+        self.prompt = self.returns.prompt
+        self.unreadable: list[dict[str, Any]] = []
+        self._answers: AnswerMode = answers
+        self._answer_reader: AnswerReader | None = None
+        self._guessed_text = False
+        self._like_words = 0
         self.labels = labels
         self.names = list(labels.names)
         self.form: str | None = None
@@ -209,7 +257,9 @@ class OutputReader:
 
     def another(self, returns: Returns) -> OutputReader:
         """Return a reader that has read nothing, of another model's outputs for the same data."""
-        return OutputReader(self._data_labels, returns=returns, ids_known=self._ids_known)
+        return OutputReader(
+            self._data_labels, returns=returns, ids_known=self._ids_known, answers=self._answers
+        )
 
     def read(
         self, output: object, n: int, *, rows: npt.NDArray[np.int64] | None = None
@@ -295,7 +345,12 @@ class OutputReader:
             largest, matrix = self._from_matrix(whole.matrix, whole.names, rows)
         if whole.cells is None:
             assert largest is not None
+            self._refuse_text()
             return Predictions(largest, matrix)
+        if self.text is None:
+            self._decide_text(whole.cells)
+        if self.text:
+            return Predictions(self._from_words(whole.cells, first, rows), matrix)
         return Predictions(self._from_labels(whole.cells, first), matrix)
 
     # -- state ------------------------------------------------------------------------------
@@ -310,6 +365,8 @@ class OutputReader:
             "kind": self.kind,
             "sums_to_one": self._sums_to_one,
             "declared": self._declared,
+            "text": self.text,
+            "prompt": self.prompt,
         }
 
     def learn(self, state: Mapping[str, Any]) -> bool:
@@ -325,8 +382,11 @@ class OutputReader:
             self.no_probabilities = state["no_probabilities"]
             self.kind = state["kind"]
             self._declared = state["declared"]
+            self.prompt = state["prompt"]
+            if self._answers == "auto":
+                self.text = state["text"]
         self._sums_to_one = self._sums_to_one and state["sums_to_one"]
-        return all(self.state()[name] == state[name] for name in ("labels", "form", "kind"))
+        return all(self.state()[name] == state[name] for name in _MUST_AGREE)
 
     # -- windows ------------------------------------------------------------------------------
 
@@ -383,6 +443,8 @@ class OutputReader:
             output = output.detach().cpu().float().numpy()
         if hasattr(output, "toarray"):  # a sparse matrix
             output = output.toarray()
+        if is_chat_shaped(output):  # one answer
+            output = [output]
         if isinstance(output, Mapping):
             output = self._as_frame(output)
         if isinstance(output, str) or np.isscalar(output) or output is None:
@@ -497,6 +559,12 @@ class OutputReader:
         cells = content.cells
         if cells is None or content.matrix is not None:
             return content
+        if self.text or (self.text is None and any(map(is_chat_shaped, cells))):
+            if any(_sort(cell) == "list" for cell in cells):
+                raise self._no_words("list for each bio")
+            self.text = True
+            self._say_no_probabilities(_ONLY_WORDS)
+            return content
         there = np.flatnonzero([not _is_missing(cell) for cell in cells])
         sorts = {_sort(cells[i]): int(i) for i in there[::-1].tolist()}
         if len(sorts) > 1:
@@ -581,9 +649,91 @@ class OutputReader:
     def _from_labels(self, values: npt.NDArray[np.object_], first: bool) -> npt.NDArray[np.int64]:
         positions, distinct = pd.factorize(values, use_na_sentinel=False)
         codes = np.array([self._code(value) for value in distinct], dtype=np.int64)[positions]
+        if self._answers == "auto":
+            outside = [i for i, value in enumerate(distinct) if self._could_be_read(value)]
+            self._like_words += int(np.isin(positions, outside).sum())
         if first and len(codes) >= _ENOUGH:
             self.check_any_known(Counter(codes.tolist()))
         return codes
+
+    def about_answers(self, *, quote: bool) -> dict[str, Any] | None:
+        """Return how answers in words were asked for and read, as plain JSON values.
+
+        Parameters
+        ----------
+        quote : bool
+            Whether a few unreadable answers are quoted: they may repeat the bio.
+
+        Returns
+        -------
+        dict or None
+            ``words`` (False where a prompt was given, but likelihoods were taken), ``prompt`` and
+            ``prompt_sha256`` (None where the model was given the bio alone), ``guessed`` (whether
+            nothing but their look says that they are words) and ``unreadable``, a few of those that
+            could not be read; None where the model was given no prompt and answers in no words.
+        """
+        if not self.text and self.prompt is None:
+            return None
+        shown = self.unreadable if quote else [{**one, "answer": None} for one in self.unreadable]
+        return {
+            "words": bool(self.text),
+            "prompt": self.prompt,
+            "prompt_sha256": None if self.prompt is None else Prompt(self.prompt).sha256,
+            "guessed": self._guessed_text,
+            "unreadable": shown,
+        }
+
+    # -- words --------------------------------------------------------------------------------
+
+    def _refuse_text(self) -> None:
+        if self._answers == "text":
+            raise self._no_words(str(self.form))
+        self.text = False
+
+    def _no_words(self, found: str) -> Exception:
+        return invalid(
+            "answers",
+            found=f"'text' for a model that returns a {found}",
+            expected="a model that answers in words",
+            fix="leave out answers",
+        )
+
+    def _words(self) -> AnswerReader:
+        if self._answer_reader is None:
+            self._answer_reader = AnswerReader(self.labels.names)
+        return self._answer_reader
+
+    def _decide_text(self, cells: npt.NDArray[np.object_]) -> None:
+        self.text = self._guessed_text = looks_written(cells, self._words())
+        if self.text and self.no_probabilities == _ONLY_LABELS:
+            self.no_probabilities = _ONLY_WORDS
+
+    def _from_words(
+        self, values: npt.NDArray[np.object_], first: bool, rows: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        reader = self._words()
+        texts = as_objects([answer_text(value) for value in values])
+        positions, distinct = pd.factorize(texts, use_na_sentinel=False)
+        codes = np.empty(len(distinct), dtype=np.int64)
+        for i, text in enumerate(distinct):
+            found = reader.read(text)
+            if found.code is not None:
+                codes[i] = found.code
+                continue
+            assert found.why is not None
+            codes[i] = self._named(found.why)
+            if len(self.unreadable) < _SHOWN_ANSWERS:
+                row = int(rows[np.flatnonzero(positions == i)[0]])
+                shown = None if text is None else str(text)[:_SHOWN_CHARACTERS]
+                self.unreadable.append({"row": row, "answer": shown, "why": found.why})
+        if first and len(positions) >= _ENOUGH:
+            self.check_any_known(codes.tolist())
+        return codes[positions]
+
+    def is_unreadable(self, predictions: Predictions) -> npt.NDArray[np.bool_]:
+        """Tell of each prediction whether it stands for an answer that could not be read."""
+        codes = [self._named(why) for why in UNREADABLE] if self.text else []
+        return np.isin(predictions.codes, codes)
 
     def unknown(self, predictions: Predictions) -> Counter[str]:
         """Count the predicted names that are not among the labels of the data."""
@@ -594,6 +744,8 @@ class OutputReader:
         """Raise where none of some predicted codes is a label of the data."""
         codes = list(codes)
         if codes and min(codes) >= len(self._data_labels):
+            if self.text:
+                raise self._nothing_read()
             raise self._no_common_labels(sorted({self.names[code] for code in codes}))
 
     def encode(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
@@ -612,6 +764,14 @@ class OutputReader:
             if position < len(self._classes):
                 return self.labels.code(self._classes[position])
         return self._named(str(value))
+
+    def _could_be_read(self, value: object) -> bool:
+        """Tell whether a label that is none of the known names one of them in other words."""
+        return (
+            isinstance(value, str)
+            and self.labels.code(value) == len(self.labels)
+            and looks_written([value], self._words())
+        )
 
     def _named(self, name: str) -> int:
         code = self.labels.code(name)
@@ -748,7 +908,17 @@ class OutputReader:
         raise error
 
     def note(self) -> str | None:
-        """Return how undeclared numbers were understood where that is a guess, None otherwise."""
+        """Return how undeclared outputs were understood where that is a guess, None otherwise."""
+        if self._guessed_text:
+            return (
+                "the model's answers are no labels but written; they were read as words, which "
+                "answers='text' says and answers='labels' forbids"
+            )
+        if self._like_words and not self.text:
+            return (
+                f"{self._like_words} of the model's labels are unknown but written, and name an "
+                "occupation; they count as wrong, unless answers='text' has them read"
+            )
         if self._declared or self.form is None or "matrix" not in self.form:
             return None
         if self.kind == "logits":
@@ -760,6 +930,15 @@ class OutputReader:
             )
         return None
 
+    def _nothing_read(self) -> Exception:
+        return invalid(
+            "model output",
+            found=f"no answer that names an occupation of the data "
+            f"({', '.join(sorted({one['why'] for one in self.unreadable}))})",
+            expected=f"answers that name one of {list(self._data_labels.names)}",
+            fix="ask for one of {occupations} in prompt, or mend the model's own instructions",
+        )
+
     def _no_common_labels(self, found: Sequence[str]) -> Exception:
         return invalid(
             "label set of the model",
@@ -770,6 +949,9 @@ class OutputReader:
 
 
 _NO_PREDICTION = "(no prediction)"
+
+_MUST_AGREE = ("labels", "form", "kind", "text")
+"""What two readers must have learned alike."""
 
 
 def _are_probabilities(matrix: npt.NDArray[np.float64]) -> bool:

@@ -13,11 +13,13 @@ import numpy.typing as npt
 from biasbios_mlflow.bios.checked import Bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.prediction import sklearn, transformers
+from biasbios_mlflow.prediction import remote, sklearn, transformers
 from biasbios_mlflow.prediction.base import FastPathError, Predictor, Variants
+from biasbios_mlflow.prediction.chat import ChatPredictor
 from biasbios_mlflow.prediction.features import Encoder, FeatureColumns, find_features
 from biasbios_mlflow.prediction.identity import identify
 from biasbios_mlflow.prediction.inputs import ModelInputs
+from biasbios_mlflow.prediction.language import SCHEME, LikelihoodPredictor
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions, Returns, Rows
 from biasbios_mlflow.prediction.probe import Probe
 from biasbios_mlflow.prediction.pyfunc import PyfuncPredictor, ServedPredictor
@@ -25,6 +27,7 @@ from biasbios_mlflow.prediction.sklearn import SklearnPredictor
 from biasbios_mlflow.prediction.static import StaticPredictions
 from biasbios_mlflow.prediction.trained import unwrap_trained
 from biasbios_mlflow.prediction.transformers import TransformersPredictor
+from biasbios_mlflow.prediction.zero_shot import ZeroShotPredictor
 
 __all__ = [
     "FeaturePredictor",
@@ -53,6 +56,7 @@ class FeaturePredictor(Predictor):
         self.features = features
         # Processes are not used here, so that n_jobs has no effect.
         self.options = (model.options | features.options) - {"n_jobs"}
+        self.reads_vectors = isinstance(features, FeatureColumns)
         if model.reference is not None:
             self.reference = FeaturePredictor(model.reference, features)
 
@@ -102,6 +106,10 @@ def find_predictor(model: Any, config: EvaluationConfig) -> Predictor:
                 fix="pass predictions='…', the column that holds the predicted occupation",
             )
         found: Predictor = StaticPredictions(config)
+    elif (config.model_uri or "").startswith(remote.SCHEME):
+        found = remote.RemotePredictor(str(config.model_uri), config)
+    elif (config.model_uri or "").startswith(SCHEME):
+        found = LikelihoodPredictor.load(str(config.model_uri), config)
     else:
         features = find_features(config)
         found = _find_model(model, config, features)
@@ -124,11 +132,19 @@ def _find_model(
     else:
         forms = sklearn.unsigned_forms(model, features=takes_features)
         own = PyfuncPredictor(model, returns=returns, features=takes_features, forms=forms)
+    if not takes_features:
+        chat = ChatPredictor.of(model, config, own=own)
+        if chat is not None:
+            likely = None
+            if config.prediction == "auto" and config.predictions is None:
+                likely = LikelihoodPredictor.of(model, config, answers=chat)
+            return likely or chat
     fast: Predictor | None = None
     if config.prediction == "auto" and config.predictions is None:
         fast = SklearnPredictor.of(model, features=features is not None, reference=own)
         if fast is None and features is None:
             fast = TransformersPredictor.of(model, config, reference=own)
+            fast = fast or ZeroShotPredictor.of(model, config, reference=own)
             fast = fast or unwrap_trained(model, config, reference=own)
     found: Predictor = fast or own
     return found if features is None else FeaturePredictor(found, features)
@@ -143,6 +159,8 @@ def _known_returns(model: Any, config: EvaluationConfig) -> Returns:
 
 
 _NOT_FOR_ALL = {
+    "answers": "a model whose labels are read as they come from its own predict",
+    **dict.fromkeys(remote.OPTIONS, "an openai:/ model"),
     "counterfactual_features": "a model that takes vectors, with their columns in the data",
     "counterfactual_predictions": "predictions that stand in the data (model=None)",
     "counterfactual_probabilities": "predictions that stand in the data (model=None)",
@@ -150,10 +168,13 @@ _NOT_FOR_ALL = {
     "dtype": "a transformers model on the fast path, or an encoder",
     "encoder": "a model that takes vectors",
     "features": "a model that takes vectors, with their columns in the data",
+    "label_from": "a registered text-generation pipeline, unless prediction='pyfunc'",
+    "label_score": "a local language model, unless prediction='pyfunc'",
     "max_length": "an encoder (a pipeline is cut as its own predict does: load it with "
     "model_config={'truncation': True, 'max_length': …})",
     "n_jobs": "a scikit-learn model on the fast path, from texts",
     "probabilities": "predictions that stand in the data (model=None)",
+    "prompt": "a model that is given texts through its own predict, or a language model",
     "token_budget": "a transformers model on the fast path, or an encoder",
 }
 """Options that not every kind of model heeds, and what they are for."""

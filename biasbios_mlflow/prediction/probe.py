@@ -1,8 +1,7 @@
-"""Asks the model's own ``predict`` about a few bios, to see that a fast path gives the same."""
+"""Asks a model about a few bios again, and its own ``predict`` beside a fast path."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +15,11 @@ from biasbios_mlflow.bios.occupations import canonical
 from biasbios_mlflow.prediction.base import FastPathError, Predictor
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import OutputReader, Predictions
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["Probe"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _EXTREMES = 2
 """So many of the longest and of the shortest texts are asked about."""
@@ -30,6 +30,9 @@ _RANDOM = 8
 _TIE = 1e-4
 """Where the two largest scores are closer, either label may come out: sums differ in the last digit
 between batches of another shape."""
+
+_NOISE = 0.01
+"""Scores of one text may differ so much between batches, in half precision."""
 
 _HASH = 0x9E3779B97F4A7C15
 """Knuth's multiplicative hash: spreads row numbers evenly, the same in every evaluation."""
@@ -62,39 +65,40 @@ class _Candidate:
 
 
 class Probe:
-    """Compares a fast path with the model's own ``predict``: at the first window, and at the end.
+    """Asks about a few texts again: who is asked twice should say the same.
 
-    It looks at the longest, the shortest and some random texts, bios and their copies alike, of the
-    first window at once, and of all windows at the end. With windows of 2,048 bios that is at most
-    50 texts an evaluation.
+    It looks at the longest, the shortest and some random texts, bios and their copies alike. Where
+    there is a fast path, the model's own ``predict`` is asked about those of the first window at
+    once, and of all windows at the end: with windows of 2,048 bios at most 50 texts an evaluation.
+    At the end the model is asked once more, as it was asked before, about at most 12 texts.
 
     Parameters
     ----------
     predictor : Predictor
-        One with a ``reference``.
+        Its ``reference`` is the model's own ``predict``, where it is a fast path.
     reader : OutputReader
         That reads its outputs.
 
     Attributes
     ----------
     warnings : list of str
-        What could not be compared.
+        What could not be compared, and whether the model said something else.
     """
 
     def __init__(self, predictor: Predictor, reader: OutputReader) -> None:
-        assert predictor.reference is not None
         self.warnings: list[str] = []
         self._predictor = predictor
         self._reference = predictor.reference
         self._names = reader
-        self._reader = reader.another(self._reference.returns)
+        returns = (predictor if self._reference is None else self._reference).returns
+        self._reader = reader.another(returns)
         self._asked: set[tuple[int, bool]] | None = None
         self._longest: list[_Candidate] = []
         self._shortest: list[_Candidate] = []
         self._random: list[_Candidate] = []
 
     def see(self, inputs: ModelInputs, predictions: Predictions) -> None:
-        """Take note of a window's texts and what the fast path said of them.
+        """Take note of a window's texts and what was said of them.
 
         Raises
         ------
@@ -137,6 +141,43 @@ class Probe:
         """
         if self._asked is not None and not self.warnings:
             self._ask()
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Ask the same model about the same texts: a model that draws lots is told."""
+        kept = {c.key: c for c in (*self._longest, *self._shortest, *self._random)}
+        candidates = list(kept.values())
+        if not candidates:
+            return
+        inputs = _inputs(candidates, vectors=self._predictor.reads_vectors)
+        reader = self._names.another(self._predictor.returns)
+        reader.learn(self._names.state())  # a few texts are read as all were
+        try:
+            asked = reader.read_window(list(self._predictor.predict(inputs)), inputs.rows)
+        except Exception as error:
+            text = error.message if isinstance(error, MlflowException) else str(error)
+            _logger.debug("The model failed when it was asked again.", exc_info=True)
+            self.warnings.append(
+                f"the model failed when it was asked about {len(candidates)} texts again "
+                f"({type(error).__name__}: {text:.300})"
+            )
+            return
+        others = []
+        for position, candidate in enumerate(candidates):
+            label = reader.names[asked.codes[position]]
+            scores = None if asked.probabilities is None else asked.probabilities[position]
+            same = canonical(label) == canonical(candidate.label) or candidate.is_tie
+            if same and scores is not None and candidate.scores is not None:
+                same = bool(np.abs(scores - candidate.scores).max() <= _NOISE)
+            if not same:
+                first = _shown(candidate.label, candidate.scores)
+                others.append(f"row {candidate.row}: {first}, then {_shown(label, scores)}")
+        if others:
+            self.warnings.append(
+                f"the model says something else when it is asked again: {len(others)} of "
+                f"{len(candidates)} texts got another label or other scores ({others[0]}). The "
+                "figures are those of one time; another would give others."
+            )
 
     def _candidate(
         self, inputs: ModelInputs, predictions: Predictions, i: int, rank: float
@@ -154,6 +195,8 @@ class Probe:
         )
 
     def _ask(self) -> None:
+        if self._reference is None:
+            return
         assert self._asked is not None
         found: dict[tuple[int, bool], _Candidate] = {
             candidate.key: candidate
@@ -193,8 +236,11 @@ def _shown(label: str, scores: npt.NDArray[np.float64] | None) -> str:
     return repr(label) if scores is None else f"{label!r} (largest score {scores.max():.4f})"
 
 
-def _inputs(candidates: Sequence[_Candidate]) -> ModelInputs:
-    """Put texts of several windows together, each with its bio's other columns."""
+def _inputs(candidates: Sequence[_Candidate], *, vectors: bool = True) -> ModelInputs:
+    """Put texts of several windows together, each with its bio's other columns.
+
+    Without ``vectors`` an encoder makes them anew.
+    """
     bios = [candidate.bio for candidate in candidates]
     together = Bios(
         columns=bios[0].columns,
@@ -205,7 +251,7 @@ def _inputs(candidates: Sequence[_Candidate]) -> ModelInputs:
         occupations=np.concatenate([bio.occupations for bio in bios]),
         inputs=pd.concat([bio.inputs for bio in bios], ignore_index=True),
     )
-    vectors = [c.features for c in candidates if c.features is not None]
+    known = [c.features for c in candidates if c.features is not None]
     texts = [candidate.text for candidate in candidates]
-    features = np.stack(vectors) if vectors else None
+    features = np.stack(known) if known and vectors else None
     return ModelInputs(together, np.arange(len(candidates)), texts, features)

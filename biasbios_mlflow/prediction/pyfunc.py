@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,10 +16,11 @@ from biasbios_mlflow.prediction.forms import (
 )
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Returns
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["PyfuncPredictor", "ServedPredictor"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _FIRST_CHUNK = 32
 _SHARE_OF_TIMEOUT = 0.25
@@ -46,7 +46,7 @@ class PyfuncPredictor(Predictor):
         The forms of its inputs to try, where more than its signature is known.
     """
 
-    options = frozenset({"predictions"})
+    options = frozenset({"answers", "predictions"})
 
     def __init__(
         self,

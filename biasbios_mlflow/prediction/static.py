@@ -33,6 +33,7 @@ class StaticPredictions(Predictor):
 
     options = frozenset(
         {
+            "answers",
             "predictions",
             "counterfactual_predictions",
             "probabilities",

@@ -6,7 +6,6 @@ The one module that works with torch; it is imported only when such a model is e
 from __future__ import annotations
 
 import copy
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,17 +17,20 @@ import numpy.typing as npt
 import torch
 
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import logger
 
 __all__ = [
+    "PairModel",
     "TokenModel",
     "Tokens",
     "find_device",
     "find_max_length",
     "find_position_limit",
+    "is_out_of_memory",
     "pool",
 ]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _BUDGETS = {"cpu": 1024, "mps": 16_384}
 _LARGE_BUDGET = 65_536
@@ -290,7 +292,7 @@ class TokenModel:
                 try:
                     result = self._forward(batch, ids, types, int(lengths[batch[0]]), read)
                 except RuntimeError as error:
-                    if len(batch) == 1 or not _is_out_of_memory(error):
+                    if len(batch) == 1 or not is_out_of_memory(error):
                         raise
                     self._shrink(len(batch) * int(lengths[batch[0]]))
                     continue
@@ -354,7 +356,45 @@ class TokenModel:
             torch.mps.empty_cache()
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
+class PairModel(TokenModel):
+    """The same for pairs of texts, of which the first is cut where both are too long."""
+
+    def tokenize_pairs(self, firsts: Sequence[str], seconds: Sequence[str]) -> Tokens:
+        """Tokenize pairs.
+
+        Parameters
+        ----------
+        firsts, seconds : sequences of str of one length
+        """
+        if not firsts:
+            return self.tokenize([])
+        limit = find_max_length(self._tokenizer, self._model)
+        options: dict[str, Any] = {"return_attention_mask": False, "verbose": False}
+        encoded = self._tokenizer(list(firsts), list(seconds), **options)
+        ids, types = encoded["input_ids"], encoded.get("token_type_ids")
+        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        cut = np.zeros(len(ids), dtype=bool) if limit is None else lengths > limit
+        long = np.flatnonzero(cut).tolist()
+        if long:
+            short = self._tokenizer(
+                [firsts[i] for i in long],
+                [seconds[i] for i in long],
+                truncation="only_first",
+                max_length=limit,
+                **options,
+            )
+            for place, i in enumerate(long):
+                ids[i] = short["input_ids"][place]
+                if types is not None:
+                    types[i] = short["token_type_ids"][place]
+            lengths[long] = [len(ids[i]) for i in long]
+        if types is not None and not any(map(any, types)):
+            types = None
+        return Tokens(ids, types, lengths, cut)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Tell whether a device ran out of memory."""
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return True
     message = str(error).lower()

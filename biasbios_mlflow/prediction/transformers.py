@@ -18,7 +18,7 @@ from biasbios_mlflow.prediction.forms import raw_model
 from biasbios_mlflow.prediction.inputs import ModelInputs
 from biasbios_mlflow.prediction.outputs import Output, Returns, Rows
 
-__all__ = ["TransformersPredictor", "known_returns"]
+__all__ = ["TransformersPredictor", "WherePipelineIs", "known_returns", "settings_of"]
 
 # What a pipeline may be told without leaving the ground that is known here. The first group goes to
 # the tokenizer, the second to the scores, the third has no bearing on the probabilities.
@@ -60,7 +60,7 @@ class TransformersPredictor(Predictor):
     ) -> None:
         from biasbios_mlflow.prediction.tokens import TokenModel
 
-        self.reference = None if reference is None else _WherePipelineIs(pipeline, reference)
+        self.reference = None if reference is None else WherePipelineIs(pipeline, reference)
         self.returns = _returns(pipeline, settings)
         self._function = _function(pipeline.model.config, settings.get("function_to_apply"))
         tokenizing = {name: settings[name] for name in _TOKENIZING & set(settings)}
@@ -91,7 +91,7 @@ class TransformersPredictor(Predictor):
         schema = model.metadata.get_input_schema()
         if schema is not None and "text_pair" in schema.input_names():
             return None
-        settings = _settings(model, pipeline)
+        settings = settings_of(model, pipeline)
         if not set(settings) <= _TOKENIZING | _SCORING | _WITHOUT_BEARING:
             return None
         if pipeline._forward_params:
@@ -119,7 +119,7 @@ class TransformersPredictor(Predictor):
         return logits.sigmoid() if self._function == "sigmoid" else logits
 
 
-class _WherePipelineIs(Predictor):
+class WherePipelineIs(Predictor):
     """The pipeline's own ``predict``, while its model may be on another device than it had."""
 
     def __init__(self, pipeline: Any, model: Predictor) -> None:
@@ -149,7 +149,7 @@ def known_returns(model: Any) -> Returns:
         Of any flavor; of others nothing is known.
     """
     pipeline = _raw(model)
-    return Returns() if pipeline is None else _returns(pipeline, _settings(model, pipeline))
+    return Returns() if pipeline is None else _returns(pipeline, settings_of(model, pipeline))
 
 
 def _raw(model: Any) -> Any:
@@ -162,7 +162,7 @@ def _raw(model: Any) -> Any:
     return pipeline if type(pipeline) is TextClassificationPipeline else None
 
 
-def _settings(model: Any, pipeline: Any) -> dict[str, Any]:
+def settings_of(model: Any, pipeline: Any) -> dict[str, Any]:
     """Return all that the pipeline is told when the model's own ``predict`` calls it."""
     # What was given when the model was loaded is known to the flavor's own wrapper only.
     loaded = dict(getattr(model._model_impl, "model_config", None) or {})

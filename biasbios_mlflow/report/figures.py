@@ -24,6 +24,8 @@ __all__ = [
     "comparison_figure",
     "flips_figure",
     "gaps_figure",
+    "has_parts",
+    "parts_figure",
     "save_png",
     "style",
     "svg",
@@ -136,6 +138,66 @@ def gaps_figure(scores: Mapping[str, Any]) -> Figure:
 
 
 _BOUNDS = ("tpr_gap_ci_low", "tpr_gap_ci_high")
+
+
+def has_parts(scores: Mapping[str, Any]) -> bool:
+    """Tell whether any gap of what `Scores.to_dict` returns is taken apart."""
+    return any(row.get(_PARTS[0][0]) is not None for row in scores["occupations"])
+
+
+def parts_figure(scores: Mapping[str, Any]) -> Figure:
+    """Draw the two parts of each gap, what the words cause and the rest, sorted by the gap.
+
+    Parameters
+    ----------
+    scores : mapping
+        What `Scores.to_dict` returns; `has_parts` must be so.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Two bars with their intervals for each occupation, of at most 60.
+
+    Examples
+    --------
+    >>> from biasbios_mlflow.scoring import score
+    >>> truth, genders = ["poet"] * 12, ["male", "female"] * 6
+    >>> scores = score(truth, genders, ["poet", "dj"] * 6, ["dj", "poet"] * 6)
+    >>> [float(bar.get_width()) for bar in parts_figure(scores.to_dict()).axes[0].patches]
+    [1.0, 0.0]
+    """
+    taken = [row for row in scores["occupations"] if row[_PARTS[0][0]] is not None]
+    shown = sorted(taken[:_MOST_OCCUPATIONS], key=lambda row: float(row["tpr_gap"]))
+    with style():
+        figure, (axes,) = _figure(height=1.6 + 0.34 * len(shown))
+        axes.axvline(0, color=QUIET, linewidth=0.8)
+        widest = 1e-3
+        for (part, label, colour), shift in zip(_PARTS, (-0.19, 0.19), strict=True):
+            places = [y + shift for y in range(len(shown))]
+            axes.barh(places, [row[part] for row in shown], height=0.34, color=colour, label=label)
+            low, high = ([row[f"{part}_ci_{end}"] for row in shown] for end in ("low", "high"))
+            axes.hlines(places, low, high, color=INK, linewidth=1.0)
+            widest = max(widest, *map(abs, low), *map(abs, high))
+        axes.set_yticks(range(len(shown)), [_short(row["occupation"]) for row in shown])
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set_xlim(-1.05 * widest, 1.05 * widest)
+        percent = f"{100 * scores['options']['confidence']:g} %"
+        left_out = len(taken) - len(shown)
+        axes.set_xlabel(
+            f"Part of the TPR gap, men minus women; {percent} interval of each"
+            + (f"\n{left_out} further occupations are in the table" if left_out else "")
+        )
+        (_, first, of_first), (_, second, of_second) = _PARTS
+        axes.set_title(f"■  {first}", loc="left", y=1.0, color=of_first)
+        axes.set_title(f"■  {second}", loc="right", y=1.0, color=of_second)
+        _lay_out(figure, axes)
+    return figure
+
+
+_PARTS = (
+    ("tpr_gap_words", "caused by the words that carry gender", FIRST),
+    ("tpr_gap_rest", "rest: stays in the same words", SECOND),
+)
 
 
 def flips_figure(scores: Mapping[str, Any]) -> Figure:

@@ -13,7 +13,14 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from biasbios_mlflow.fingerprint import SCHEMA, package_versions
 from biasbios_mlflow.pipeline import Evaluation
-from biasbios_mlflow.report.figures import flips_figure, gaps_figure, save_png
+from biasbios_mlflow.redaction import redacted, redacted_content
+from biasbios_mlflow.report.figures import (
+    flips_figure,
+    gaps_figure,
+    has_parts,
+    parts_figure,
+    save_png,
+)
 from biasbios_mlflow.report.marks import spreadsheet_safe
 from biasbios_mlflow.report.page import report_page
 from biasbios_mlflow.rows import ROWS_FILE, SUMMARY_FILE, file_digest
@@ -68,6 +75,9 @@ def write_files(
         "flips.png": lambda path: save_png(figures["flips"], path),
         "report.html": lambda path: _write_page(evaluation, content, flips, figures, path),
     }
+    if has_parts(scores):
+        figures["gap_parts"] = parts_figure(scores)
+        writers["gap_parts.png"] = lambda path: save_png(figures["gap_parts"], path)
     if rows is not None:
         writers[ROWS_FILE] = lambda path: _link(rows, path)
     paths = {}
@@ -93,13 +103,16 @@ def artifact_name(file: str) -> str:
 def summary(
     evaluation: Evaluation, *, model: Mapping[str, Any], data: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return everything about an evaluation but its per-bio results, as plain JSON values."""
+    """Return everything about an evaluation but its per-bio results, as plain JSON values.
+
+    No secret that the user named stands in it, see `biasbios_mlflow.redaction`.
+    """
     config = evaluation.config
     return {
         "schema": SCHEMA,
-        "model": {**model, "path": evaluation.path},
+        "model": redacted_content({**model, "path": evaluation.path}),
         "data": {
-            **data,
+            **redacted_content(data),
             "bios": evaluation.bios,
             "left_out": dict(evaluation.missing),
             "bios_cut": evaluation.result.cut,
@@ -109,9 +122,10 @@ def summary(
         },
         "scores": evaluation.scores.to_dict(),
         "unknown_predictions": dict(evaluation.result.unknown.most_common(100)),
+        "answers": None if evaluation.answers is None else dict(evaluation.answers),
         "flips": evaluation.result.flips.found,
-        "warnings": list(evaluation.warnings),
-        "config": config.as_json(),
+        "warnings": [redacted(warning) for warning in evaluation.warnings],
+        "config": redacted_content(config.as_json()),
         "seconds": {phase: round(value, 4) for phase, value in evaluation.seconds.items()},
         "versions": dict(package_versions()),
         "fingerprint": evaluation.fingerprint.to_dict(),

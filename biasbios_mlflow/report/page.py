@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from biasbios_mlflow.flips import Flip
-from biasbios_mlflow.report.figures import flips_figure, gaps_figure, svg
+from biasbios_mlflow.report.figures import flips_figure, gaps_figure, has_parts, parts_figure, svg
 from biasbios_mlflow.report.marks import Part, mark_differences, visible
 from biasbios_mlflow.report.text import debiased_first, number
+from biasbios_mlflow.scoring.parts import PARTS
 from biasbios_mlflow.scoring.specs import HEADLINE, declared_names, is_of_each, spec_of
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def report_page(
     changed_words : sequence of str, optional
         For each flip what is shown instead of its texts.
     figures : mapping of str to Figure, optional
-        ``occupation_gaps`` and ``flips``, where they have been drawn already.
+        ``occupation_gaps``, ``flips`` and, where gaps are taken apart, ``gap_parts``, if they have
+        been drawn already.
 
     Returns
     -------
@@ -73,7 +75,10 @@ def report_page(
         Every text from the data stands in it as text, never as markup.
     """
     scores = summary["scores"]
-    figures = figures or {"occupation_gaps": gaps_figure(scores), "flips": flips_figure(scores)}
+    if figures is None:
+        figures = {"occupation_gaps": gaps_figure(scores), "flips": flips_figure(scores)}
+        if has_parts(scores):
+            figures["gap_parts"] = parts_figure(scores)
     template = _environment().get_template("report.html")
     script = _resource("report.js")
     return template.render(
@@ -85,6 +90,8 @@ def report_page(
         headline=[_headline_row(scores, name) for name in HEADLINE],
         percent=_percent_of(scores),
         gaps_svg=svg(figures["occupation_gaps"], prefix="gaps-"),
+        parts_svg=svg(figures["gap_parts"], prefix="parts-") if "gap_parts" in figures else None,
+        parts_advice=_advice(scores),
         flips_svg=svg(figures["flips"], prefix="flips-"),
         scored=[row for row in scores["occupations"] if row["scored"]],
         excluded=[row for row in scores["occupations"] if not row["scored"]],
@@ -173,12 +180,91 @@ def _verdict(summary: Mapping[str, Any]) -> list[str]:
                 f"{_up_to(intervals)}."
             )
         )
+    if "gap_rms_words" in metrics:
+        said.append(_parts_sentence(scores))
     if "prediction_consistency" in metrics:
         said.append(
             f"Exchanging the words that carry gender changed the prediction of "
             f"{_percent(1 - metrics['prediction_consistency'])} of the bios."
         )
     return said
+
+
+def _parts_sentence(scores: Mapping[str, Any]) -> str:
+    """Say how large both parts of the gap are, and which one dominates."""
+    metrics, intervals = scores["metrics"], scores["intervals"]
+    sizes = {}
+    for part in PARTS:
+        name = f"gap_rms_{part}"
+        value = metrics.get(f"{name}_debiased", metrics[name])
+        sizes[part] = f"{number(value)}{_span(intervals, name)}"
+    said = (
+        "Without what chance adds, the words that carry gender cause a part of "
+        f"{sizes['words']}, and {sizes['rest']} is left where all are written in the same words"
+    )
+    return f"{said}: {_DOMINATES[_dominant(scores)]}."
+
+
+_DOMINATES = {
+    "words": "the larger part comes from the words",
+    "rest": "the larger part is the rest",
+    "both": "both parts matter",
+    "words alone": "only the part that the words cause is established",
+    "rest alone": "only the rest is established",
+    "neither": "neither part is established beyond chance",
+}
+
+_ADVICE = {
+    "words": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause, and so on most of this gap."
+    ),
+    "rest": (
+        "Training with swapped copies, or taking the gendered words out, would leave most of this "
+        "gap: it comes from how the bios of men and women differ otherwise, or from how many "
+        "there are to learn from."
+    ),
+    "both": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause only; expect about the rest to stay."
+    ),
+    "words alone": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause, the only one that these bios establish."
+    ),
+    "rest alone": (
+        "Training with swapped copies, or taking the gendered words out, acts on the part that the "
+        "words cause; these bios establish the rest only."
+    ),
+    "neither": "More bios are needed to tell where a gap comes from.",
+}
+
+_MOST = 2 / 3
+"""Share of the debiased mean square from which a part is said to dominate."""
+
+
+def _dominant(scores: Mapping[str, Any]) -> str:
+    metrics, intervals = scores["metrics"], scores["intervals"]
+    known = [p for p in PARTS if intervals.get(f"gap_rms_{p}", (0.0, 0.0))[0] > 0]
+    if len(known) < 2:
+        return f"{known[0]} alone" if known else "neither"
+    squares = {
+        part: metrics.get(f"gap_rms_{part}_debiased", metrics[f"gap_rms_{part}"]) ** 2
+        for part in PARTS
+    }
+    total = sum(squares.values())
+    return next((part for part in PARTS if squares[part] > _MOST * total), "both")
+
+
+def _advice(scores: Mapping[str, Any]) -> str:
+    return _ADVICE[_dominant(scores)] if "gap_rms_words" in scores["metrics"] else ""
+
+
+def _span(intervals: Mapping[str, Sequence[float]], name: str) -> str:
+    if name not in intervals:
+        return ""
+    low, high = intervals[name]
+    return f" ({number(low)} to {number(high)})"
 
 
 def _gap_rms(metrics: Mapping[str, float]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from scipy import special
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.scoring.joint import JointCounts, Link, Pair, Rise
 from biasbios_mlflow.scoring.outcomes import Outcomes
+from biasbios_mlflow.scoring.parts import PARTS
 from biasbios_mlflow.scoring.scores import (
     Scores,
     check_options,
@@ -104,7 +105,34 @@ class Comparison:
                 f"{name!s:<30} {row['a']:>7.4f} {row['b']:>7.4f} {row['difference']:>8.4f}  "
                 f"{span:<18} {row['probability_worse']:>6.3f}"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._parts_lines()])
+
+    def _parts_lines(self, most: int = 5) -> list[str]:
+        """Put both parts of the gaps of both models side by side, the largest gaps of a first."""
+        table = self.differences
+        head = "tpr_gap/"
+        names = [str(name).removeprefix(head) for name in table.index if str(name).startswith(head)]
+        taken = [n for n in names if all(f"tpr_gap_{part}/{n}" in table.index for part in PARTS)]
+        if not taken:
+            return []
+        values: dict[str, dict[str, float]] = {
+            model: {str(name): float(value) for name, value in table[model].items()}
+            for model in ("a", "b")
+        }
+        taken.sort(key=lambda name: -abs(values["a"][head + name]))
+        columns = [head, *(f"tpr_gap_{part}/" for part in PARTS)]
+        lines = [
+            "",
+            f"{'Parts of the largest TPR gaps':<30} {'gap':^17}  {'by words':^17}  {'rest':^17}",
+            f"{'occupation':<30}" + "  ".join([f" {'a':>8}{'b':>8}"] * 3),
+        ]
+        for name in taken[:most]:
+            pairs = (
+                " ".join(f"{values[model][c + name]:>+8.4f}" for model in ("a", "b"))
+                for c in columns
+            )
+            lines.append(f"{name[:30]:<30} " + "  ".join(pairs))
+        return lines
 
 
 def compare(
@@ -116,6 +144,7 @@ def compare(
     n_replicates: int = 10_000,
     seed: int = 0,
     min_cell: int | None = None,
+    metrics: Collection[str] | None = None,
 ) -> Comparison:
     """Compare two models on the same bios, pair by pair.
 
@@ -139,6 +168,8 @@ def compare(
         Number and seed of the replicates.
     min_cell : int, optional
         Bios each gender needs for an occupation to be scored. Default: as in the scores, or 5.
+    metrics : collection of str, optional
+        Compare these only, which takes less time. Default: all.
 
     Returns
     -------
@@ -173,7 +204,7 @@ def compare(
         confidence=confidence, n_replicates=n_replicates, seed=seed, min_cell=min_cell
     )
     joint = JointCounts.from_outcomes(_rows("a", a), _rows("b", b))
-    return compare_counts(joint, margin=margin, **options)
+    return compare_counts(joint, margin=margin, metrics=metrics, **options)
 
 
 def compare_counts(
@@ -184,6 +215,7 @@ def compare_counts(
     n_replicates: int = 10_000,
     seed: int = 0,
     min_cell: int = 5,
+    metrics: Collection[str] | None = None,
 ) -> Comparison:
     """Compare two models from their joint counts; the rest is as for `compare`."""
     if not joint.a.total:
@@ -200,7 +232,7 @@ def compare_counts(
         for spec in METRICS.values()
         if spec.compared is not None
         for name, k in spec.names(joint.a.labels)
-        if all(name in one for one in values)
+        if all(name in one for one in values) and (metrics is None or name in metrics)
     }
     correlated = {name for name, link in links.items() if isinstance(link, float)}
     bounds = [interval_bounds(one, correlated) for one in evidence]

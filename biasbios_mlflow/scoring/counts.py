@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.scoring.metrics import Tables
+from biasbios_mlflow.scoring.metrics import Tables, Variants
 from biasbios_mlflow.scoring.outcomes import CTF_READINGS, NO_COUNTERFACTUAL, Outcomes, ctf_values
 
 __all__ = ["Counts", "ctf_values"]
@@ -266,15 +266,32 @@ class Counts:
             flat = np.bincount(place, weights=self.bios[where], minlength=2 * n_labels)
             return flat.astype(np.int64).reshape(2, n_labels)
 
+        right = c["predictions"] == c["occupations"]
+        right_copy = c["counterfactuals"] == c["occupations"]
+        paired = c["counterfactuals"] != n_labels + 2
+        pairs = table("occupations", paired)
+        negatives = pairs.sum(axis=-1, keepdims=True) - pairs
         return Tables(
             bios=table("occupations", np.ones(len(self.cells), dtype=np.bool_)),
-            hits=table("occupations", c["predictions"] == c["occupations"]),
+            hits=table("occupations", right),
             predicted=table("predictions", c["predictions"] < n_labels),
             paired=np.asarray(self.paired),
             consistent=self.bios[same].sum(),
             changed=self.bios[changed].sum(),
             changed_consistent=self.bios[changed & same].sum(),
             marks=self.marks,
+            hit_variants=Variants(
+                cells=pairs,
+                own=table("occupations", paired & right),
+                swapped=table("occupations", paired & right_copy),
+                both=table("occupations", paired & right & right_copy),
+            ),
+            false_variants=Variants(
+                cells=negatives,
+                own=table("predictions", paired & ~right & (c["predictions"] < n_labels)),
+                swapped=table("counterfactuals", ~right_copy & (c["counterfactuals"] < n_labels)),
+                both=table("predictions", same & ~right & (c["predictions"] < n_labels)),
+            ),
         )
 
     def where(self, **values: int) -> int:

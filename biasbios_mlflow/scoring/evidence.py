@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.scoring import metrics
 from biasbios_mlflow.scoring.counts import Counts
-from biasbios_mlflow.scoring.gaps import Differences, GapIntervals, independent_differences
+from biasbios_mlflow.scoring.gaps import (
+    Differences,
+    GapIntervals,
+    independent_differences,
+    stacked,
+)
+from biasbios_mlflow.scoring.parts import PARTS, Part, part_differences, part_gap
 from biasbios_mlflow.scoring.shares import Interval, wilson_interval
 
-__all__ = ["Evidence"]
+__all__ = ["RATES", "Evidence", "Rate"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64] | FloatArray
+Rate = Literal["tpr", "fpr"]
+
+RATES: tuple[Rate, Rate] = ("tpr", "fpr")
+"""The rates whose gaps are taken apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,3 +194,71 @@ class Evidence:
         return GapIntervals.of(
             self.differences(events, cells, self.negatives_effects, self.fpr_scored)
         )
+
+    def variants(self, rate: Rate) -> metrics.Variants:
+        """Return hits, or false positives, of bios and their copies.
+
+        Raises
+        ------
+        ValueError
+            For replicates, which have none.
+        """
+        found = self.tables.hit_variants if rate == "tpr" else self.tables.false_variants
+        if found is None:
+            raise ValueError("replicates have no variants; declare the metric with resampled=False")
+        return found
+
+    @cached_property
+    def swapped_scored(self) -> BoolArray:
+        """Which of the scored occupations have ``min_cell`` swapped bios of each gender; (K,)."""
+        least = max(self.min_cell, 1)
+        return np.asarray(self.scored & (self.variants("tpr").cells >= least).all(axis=-2))
+
+    def part_chosen(self, rate: Rate) -> BoolArray:
+        """Return in which occupations the parts of a gap are taken; shape (K,)."""
+        return np.asarray(self.swapped_scored & (self.variants(rate).cells > 0).all(axis=-2))
+
+    def part_gap(self, rate: Rate, part: Part) -> FloatArray:
+        """Return a part of the gap of each occupation; shape (K,), NaN where it is not taken."""
+        return np.where(self.part_chosen(rate), part_gap(self.variants(rate), part), np.nan)
+
+    @cached_property
+    def part_differences(self) -> dict[Rate, dict[Part, Differences]]:
+        """Parts of the gaps where they are taken, with intervals; no rate without an occupation."""
+        effects = {"tpr": self.effects, "fpr": self.negatives_effects}
+        return {
+            rate: {
+                part: part_differences(
+                    self.variants(rate).take(self.part_chosen(rate), effects[rate]),
+                    part,
+                    self.confidence,
+                )
+                for part in PARTS
+            }
+            for rate in RATES
+            if self.part_chosen(rate).any()
+        }
+
+    @cached_property
+    def part_intervals(self) -> dict[Rate, dict[Part, GapIntervals]]:
+        """Intervals over these occupations."""
+        found: dict[Rate, dict[Part, GapIntervals]] = {}
+        for rate in RATES:
+            if rate in self.part_differences:
+                every = GapIntervals.of(stacked(list(self.part_differences[rate].values())))
+                found[rate] = {
+                    part: GapIntervals(
+                        (every.rms[0][i], every.rms[1][i]), (every.abs[0][i], every.abs[1][i])
+                    )
+                    for i, part in enumerate(PARTS)
+                }
+        return found
+
+    def part_bounds(self, rate: Rate, part: Part) -> Interval:
+        """Return the interval of a part in each occupation; shape (K,), NaN where not taken."""
+        chosen = self.part_chosen(rate)
+        low, high = np.full(chosen.shape, np.nan), np.full(chosen.shape, np.nan)
+        if rate in self.part_differences:
+            found = self.part_differences[rate][part]
+            low[chosen], high[chosen] = found.low, found.high
+        return low, high

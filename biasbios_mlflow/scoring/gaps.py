@@ -8,6 +8,7 @@ shows where they fail.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,8 +23,11 @@ __all__ = [
     "GapIntervals",
     "independent_differences",
     "mean_abs_bounds",
+    "moment_differences",
     "paired_differences",
     "rms_bounds",
+    "rms_upper_bound",
+    "stacked",
     "variance_shares",
 ]
 
@@ -108,7 +112,18 @@ class GapIntervals:
         (0.26, 0.44)
         """
         tail = (1 - differences.confidence) / 2
-        return cls(rms_bounds(differences, tail), mean_abs_bounds(differences, tail))
+        if _is_own_interval(differences, tail):
+            own = differences.nearest[..., 0], differences.furthest[..., 0]
+            return cls(own, own)
+        low, high, by_squares = _rms_bounds(differences, tail, (_LOWER, _UPPER, _BY_SIZE))
+        return cls((low, high), _mean_abs_bounds(differences, tail, by_squares))
+
+
+def stacked(several: Sequence[Differences]) -> Differences:
+    """Put differences of one shape (K,) and confidence together; shape (several, K)."""
+    names = ("estimate", "variance", "low", "high", "sampling")
+    arrays = {name: np.stack([getattr(one, name) for one in several]) for name in names}
+    return Differences(**arrays, confidence=several[0].confidence)
 
 
 def independent_differences(hits: Numbers, bios: Numbers, confidence: float = 0.95) -> Differences:
@@ -194,14 +209,66 @@ def paired_differences(
     )
 
 
+def moment_differences(
+    sums: Numbers,
+    squares: Numbers,
+    cells: Numbers,
+    confidence: float = 0.95,
+    *,
+    least: float = 0.0,
+) -> Differences:
+    """Estimate differences of the means of half whole numbers that are mostly 0.
+
+    As `paired_differences` estimates those of values −1, 0 and 1; here the mean of men minus that
+    of women, of values −1, −½, 0, ½ and 1.
+
+    Parameters
+    ----------
+    sums, squares : arrays of shape (..., 2, K)
+        Of twice the values, by gender and occupation.
+    cells : array of shape (..., 2, K)
+        Number of values; no cell may be empty.
+    confidence : float
+        Level of the intervals.
+    least : float
+        Least sum of squares over all cells that variances are computed from: above 0, what was
+        never seen is still not taken as impossible.
+
+    Examples
+    --------
+    >>> n = np.full((2, 1), 100)
+    >>> found = moment_differences(np.array([[10], [0]]), np.array([[12], [4]]), n)
+    >>> float(found.estimate[0]), round(float(found.low[0]), 3), round(float(found.high[0]), 3)
+    (0.05, 0.012, 0.088)
+    """
+    n = np.broadcast_to(np.asarray(cells, dtype=np.float64), np.shape(sums))
+    whole = n.sum(axis=(-2, -1), keepdims=True)
+    every = np.asarray(squares, dtype=np.float64).sum(axis=(-2, -1), keepdims=True)
+    overall = np.maximum(every, least) / whole
+    prior = np.where(overall > 0, 2 * _PRIOR_PAIRS / np.where(overall > 0, overall, 1.0), 0.0)
+    drift = np.asarray(sums, dtype=np.float64).sum(axis=(-2, -1), keepdims=True) / whole
+    mean = (sums + drift * prior) / (n + prior)
+    square = (squares + overall * prior) / (n + prior)
+    variance = (np.maximum(square - np.square(mean), 0.0) / (4 * n)).sum(axis=-2)
+    means = np.asarray(sums / (2 * n), dtype=np.float64)
+    estimate = means[..., 0, :] - means[..., 1, :]
+    half = z_value(confidence) * np.sqrt(variance)
+    return Differences(
+        estimate,
+        variance,
+        np.maximum(estimate - half, -1.0),
+        np.minimum(estimate + half, 1.0),
+        (1 / n).sum(axis=-2),
+        confidence,
+    )
+
+
 def _is_own_interval(differences: Differences, tail: float | FloatArray) -> bool:
     own = (1 - differences.confidence) / 2
     return differences.estimate.shape[-1] == 1 and bool(np.all(np.isclose(tail, own)))
 
 
-def rms_bounds(
-    differences: Differences, tail: float | FloatArray, *, weights: FloatArray | None = None
-) -> Interval:
+def rms_bounds(differences: Differences, tail: float | FloatArray) -> Interval:
     """Bounds of the root mean square difference, each missed with probability ``tail``.
 
     A bound is the population value under which a debiased mean square as extreme as the observed
@@ -220,39 +287,55 @@ def rms_bounds(
     differences : Differences
     tail : float or array of shape (...)
         Probability of missing on each side.
-    weights : float array of shape (..., K), optional
-        Of each squared difference in the mean.
     """
     if _is_own_interval(differences, tail):
         return differences.nearest[..., 0], differences.furthest[..., 0]
-    return (
-        _rms_bound(differences, tail, upper=False, weights=weights),
-        _rms_bound(differences, tail, upper=True, weights=weights),
-    )
+    low, high = _rms_bounds(differences, tail, (_LOWER, _UPPER))
+    return low, high
 
 
-def _rms_bound(
-    differences: Differences,
-    tail: float | FloatArray,
-    *,
-    upper: bool,
-    weights: FloatArray | None = None,
+def rms_upper_bound(differences: Differences, tail: float | FloatArray) -> FloatArray:
+    """Compute the upper one of `rms_bounds` alone."""
+    if _is_own_interval(differences, tail):
+        return differences.furthest[..., 0]
+    return np.asarray(_rms_bounds(differences, tail, (_UPPER,))[0])
+
+
+_LOWER, _UPPER, _BY_SIZE = "lower", "upper", "upper, weighted by the numbers of bios"
+
+
+def _rms_bounds(
+    differences: Differences, tail: float | FloatArray, which: Sequence[str]
 ) -> FloatArray:
-    square, scale = np.square(differences.estimate), differences.scale
-    w = np.ones_like(square) if weights is None else weights
+    """Compute several bounds at once, which takes little longer than one; shape (bounds, ...)."""
+    tails = np.asarray(tail, dtype=np.float64)
+    shape = differences.estimate.shape
+    # An axis for the bounds in front, and room for tails that have more axes than the differences.
+    room = (1,) * (max(tails.ndim, len(shape) - 1) - len(shape) + 1)
+
+    def placed(x: FloatArray) -> FloatArray:
+        return np.broadcast_to(x, shape).reshape(1, *room, *shape)
+
+    square, scale = placed(np.square(differences.estimate)), placed(differences.scale)
+    weights = [_size_weights(differences) if one == _BY_SIZE else np.ones(shape) for one in which]
+    w = np.concatenate([placed(one) for one in weights])
     w = w / w.mean(axis=-1, keepdims=True)
-    count = square.shape[-1]
+    count = shape[-1]
     certain = scale.max(axis=-1) <= 0
     scale = np.maximum(scale, np.where(certain, 1.0, scale.max(axis=-1))[..., None] * 1e-12)
-    observed = (w * (square - differences.variance)).sum(axis=-1)
+    observed = (w * (square - placed(differences.variance))).sum(axis=-1)
     sizes = np.maximum(square - scale, 0.0) + _LEAST_SIZE * scale
-    paths = _Paths(w, scale, sizes)
-    if upper:
-        solved = paths.solve(np.maximum(observed, paths.null_quantile(_LUCK)), tail)
-    else:
-        solved = paths.solve(observed, 1 - np.asarray(tail))
+    paths = _Paths(w, np.broadcast_to(scale, w.shape), np.broadcast_to(sizes, w.shape))
+    upper = np.array([one != _LOWER for one in which]).reshape(-1, *(1,) * (w.ndim - 2))
+    statistic = np.where(upper, np.maximum(observed, paths.null_quantile(_LUCK)), observed)
+    solved = paths.solve(statistic, np.where(upper, tails, 1 - tails))
     solved = np.where(certain, (w * square).sum(axis=-1), solved)
     return np.minimum(np.sqrt(solved / count), 1.0)
+
+
+def _size_weights(differences: Differences) -> FloatArray:
+    weights = 1 / np.sqrt(differences.sampling)
+    return np.asarray(weights / weights.mean(axis=-1, keepdims=True))
 
 
 def mean_abs_bounds(differences: Differences, tail: float | FloatArray) -> Interval:
@@ -274,6 +357,14 @@ def mean_abs_bounds(differences: Differences, tail: float | FloatArray) -> Inter
     """
     if _is_own_interval(differences, tail):
         return differences.nearest[..., 0], differences.furthest[..., 0]
+    (by_squares,) = _rms_bounds(differences, tail, (_BY_SIZE,))
+    return _mean_abs_bounds(differences, tail, by_squares)
+
+
+def _mean_abs_bounds(
+    differences: Differences, tail: float | FloatArray, root: FloatArray
+) -> Interval:
+    """Bounds from one of the root mean square that is weighted by the numbers of bios."""
     z = special.ndtri(1 - np.asarray(tail))
     size = np.abs(differences.estimate)
     error = np.sqrt(differences.scale)
@@ -283,10 +374,7 @@ def mean_abs_bounds(differences: Differences, tail: float | FloatArray) -> Inter
     half = z * np.sqrt(np.square(error).sum(axis=-1)) / size.shape[-1]
     low = np.maximum((size - bias).mean(axis=-1) - half, 0.0)
     high = size.mean(axis=-1) + half
-    weights = 1 / np.sqrt(differences.sampling)
-    weights = weights / weights.mean(axis=-1, keepdims=True)
-    root = _rms_bound(differences, tail, upper=True, weights=weights)
-    by_squares = root * np.sqrt((1 / weights).mean(axis=-1))
+    by_squares = root * np.sqrt((1 / _size_weights(differences)).mean(axis=-1))
     return np.minimum(low, 1.0), np.minimum(np.minimum(high, by_squares), 1.0)
 
 
@@ -379,16 +467,42 @@ class _Paths:
         return np.asarray(third / second * (quantile - degrees))
 
     def solve(self, statistic: FloatArray, probability: float | FloatArray) -> FloatArray:
-        """Find Σ wδ² on the path under which ``statistic`` is the quantile of ``probability``."""
+        """Find Σ wδ² on the path under which ``statistic`` is the quantile of ``probability``.
+
+        By Chandrupatla 1997 (Advances in Engineering Software 28), for all at once: inverse
+        quadratic interpolation where the function allows it, halves of the bracket where not.
+        """
         shape = np.broadcast_shapes(np.shape(statistic), np.shape(probability))
-        low, high = np.zeros(shape), np.full(shape, 3.0)
+
+        def excess(place: FloatArray) -> FloatArray:
+            return self.cdf(statistic, self.at(place)) - probability
+
+        a, b = np.full(shape, _FURTHEST_PLACE), np.zeros(shape)
+        f_a, f_b = excess(a), excess(b)
+        none, never = f_b <= 0, f_a > 0
+        step = np.full(shape, 0.5)
         for _ in range(_STEPS):
-            middle = (low + high) / 2
-            further = self.cdf(statistic, self.at(middle)) > probability
-            low, high = np.where(further, middle, low), np.where(further, high, middle)
-        none = self.cdf(statistic, np.zeros_like(self.scale)) <= probability
+            x = a + step * (b - a)
+            f_x = excess(x)
+            same = np.sign(f_x) == np.sign(f_a)
+            c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)
+            b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
+            a, f_a = x, f_x
+            width = np.abs(b - a)
+            if (width[~(none | never)] < _PLACE_TOLERANCE).all():
+                break
+            with np.errstate(divide="ignore", invalid="ignore"):
+                xi, phi = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
+                inverse = f_a / (f_b - f_a) * f_c / (f_b - f_c)
+                inverse = inverse + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+                least = np.minimum(_PLACE_TOLERANCE / 4 / width, 0.5)
+            smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(inverse)
+            step = np.clip(np.where(smooth, inverse, 0.5), least, 1 - least)
+        high = np.where(never, _FURTHEST_PLACE, np.where(f_a <= 0, a, b))
         return np.where(none, 0.0, (self.weights * self.at(high)).sum(axis=-1))
 
 
-_STEPS = 32
+_STEPS = 60
+_FURTHEST_PLACE = 3.0
+_PLACE_TOLERANCE = 1e-9
 _NEWTON_STEPS = 6

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,11 @@ from biasbios_mlflow.scoring.counts import (
     exact_sums,
     from_limbs,
 )
-from biasbios_mlflow.scoring.evidence import Evidence
-from biasbios_mlflow.scoring.outcomes import CTF_READINGS, Outcomes
+from biasbios_mlflow.scoring.evidence import RATES, Evidence
+from biasbios_mlflow.scoring.gaps import moment_differences
+from biasbios_mlflow.scoring.outcomes import CTF_READINGS, NO_COUNTERFACTUAL, Outcomes
 from biasbios_mlflow.scoring.paired import PairedGaps
+from biasbios_mlflow.scoring.parts import PARTS, part_differences, part_moments
 from biasbios_mlflow.scoring.shares import z_value
 from biasbios_mlflow.scoring.specs import resampled_metrics
 
@@ -54,6 +56,9 @@ class JointCounts:
         CTF values, as (high, low) limb.
     ctf_bios : int array of shape (2,)
         Bios in these sums.
+    variant_products : int array of shape (2, 2, 2, K)
+        By rate (hits, false positives), part (words, rest), gender and occupation: the sum over
+        bios of the product of both models' own ∓ swapped (see `parts`).
     marks : mapping of str to int array of shape (2, 2)
         Of each mark (see `Outcomes`) by gender, the bios of which it is recorded for both models,
         and those that have it under both.
@@ -66,6 +71,7 @@ class JointCounts:
     consistent_both: IntArray
     ctf_sums: IntArray
     ctf_bios: IntArray
+    variant_products: IntArray
     marks: Mapping[str, IntArray] = field(default_factory=dict)
 
     @classmethod
@@ -107,6 +113,7 @@ class JointCounts:
             consistent_both=np.array([same.sum(), (same & changed).sum()], dtype=np.int64),
             ctf_sums=ctf_sums,
             ctf_bios=ctf_bios,
+            variant_products=_variant_products(a, b),
             marks={
                 name: count_marks(a.genders, a.marks[name] & b.marks[name])
                 for name in sorted(set(a.marks) & set(b.marks))
@@ -122,6 +129,7 @@ class JointCounts:
             consistent_both=self.consistent_both + other.consistent_both,
             ctf_sums=carry(self.ctf_sums + other.ctf_sums),
             ctf_bios=self.ctf_bios + other.ctf_bios,
+            variant_products=self.variant_products + other.variant_products,
             marks=add_marks([self.marks, other.marks]),
         )
 
@@ -298,7 +306,7 @@ class Pair:
             return 0.0
         return float(np.clip((product - mean_a * mean_b) / math.sqrt(spread), -1, 1))
 
-    def rise(self, kind: str, which: str, k: int | None = None) -> Rise:
+    def rise(self, kind: str, which: str, k: int | None = None) -> Rise | float:
         """Return what bounds the rise of a gap metric from a to b.
 
         Parameters
@@ -306,10 +314,18 @@ class Pair:
         kind : str
             "rms" or "abs" over the occupations, or "each" of them.
         which : str
-            "tpr", "debiased" (where there is a variance), "fpr" or "accuracy".
+            "tpr", "debiased" (where there is a variance), "fpr", "accuracy", or a part, such as
+            "tpr words".
         k : int, optional
             Code of the occupation.
+
+        Returns
+        -------
+        Rise, or 0.0
+            0, for no known correlation, where other bios have copies for a than for b.
         """
+        if which not in self._gaps:
+            return 0.0
         gaps, chosen = self._gaps[which]
         place = None
         if kind == "each":
@@ -335,7 +351,7 @@ class Pair:
                 (a.bios.sum(axis=1) > 0).all(keepdims=True),
             ),
         }
-        return {
+        found = {
             name: (
                 PairedGaps.from_hits(
                     events[0][:, chosen],
@@ -348,6 +364,22 @@ class Pair:
             for name, (events, cells, chosen) in rates.items()
             if chosen.any()
         }
+        for rate, of_rate in zip(RATES, self.joint.variant_products, strict=True):
+            pair = first.variants(rate), second.variants(rate)
+            chosen = first.part_chosen(rate)
+            if not chosen.any() or (pair[0].cells != pair[1].cells).any():
+                continue
+            for part, products in zip(PARTS, of_rate, strict=True):
+                taken = [one.take(chosen) for one in pair]
+                (sums_a, squares_a), (sums_b, squares_b) = (part_moments(v, part) for v in taken)
+                change = moment_differences(
+                    sums_b - sums_a,
+                    squares_a + squares_b - 2 * products[:, chosen],
+                    taken[0].cells,
+                )
+                a_part, b_part = (part_differences(v, part) for v in taken)
+                found[f"{rate} {part}"] = PairedGaps(a_part, b_part, change), chosen
+        return found
 
     @cached_property
     def replicates(self) -> dict[str, tuple[FloatArray, FloatArray]]:
@@ -467,6 +499,34 @@ def _check_same_bios(a: Outcomes, b: Outcomes) -> None:
 def _table(genders: IntArray, codes: IntArray, n_labels: int) -> IntArray:
     flat = np.bincount(genders * n_labels + codes, minlength=2 * n_labels)
     return flat.astype(np.int64).reshape(2, n_labels)
+
+
+def _variant_products(a: Outcomes, b: Outcomes) -> IntArray:
+    n_labels = len(a.labels)
+    products = np.zeros((2, 2, 2, n_labels), dtype=np.int64)
+    if a.counterfactual_predictions is None or b.counterfactual_predictions is None:
+        return products
+    paired = a.counterfactual_predictions != NO_COUNTERFACTUAL
+    paired &= b.counterfactual_predictions != NO_COUNTERFACTUAL
+    genders, truth = a.genders[paired], a.occupations[paired]
+    own_a, copy_a, own_b, copy_b = (
+        codes[paired]
+        for one in (a, b)
+        for codes in (one.predictions, cast(IntArray, one.counterfactual_predictions))
+    )
+    # (own ∓ swapped of a) × (own ∓ swapped of b): four products of one event under each model.
+    for first, second, sign in (
+        (own_a, own_b, 1),
+        (own_a, copy_b, -1),
+        (copy_a, own_b, -1),
+        (copy_a, copy_b, 1),
+    ):
+        same = (first == second) & (first >= 0) & (first < n_labels)
+        for rate, where in enumerate((same & (first == truth), same & (first != truth))):
+            counted = _table(genders[where], first[where], n_labels)
+            products[rate, 0] += sign * counted
+            products[rate, 1] += counted
+    return products
 
 
 def _draw_pairs(

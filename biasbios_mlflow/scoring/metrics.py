@@ -7,7 +7,7 @@ leaves it out and says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ from scipy import special
 
 __all__ = [
     "Tables",
+    "Variants",
+    "abs_noise_floor",
     "accuracy",
     "accuracy_by_gender",
     "accuracy_gap",
@@ -34,6 +36,7 @@ __all__ = [
     "marked_share",
     "rate_gap",
     "rates",
+    "rms_noise_floor",
     "scored_occupations",
     "share",
 ]
@@ -41,6 +44,31 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Variants:
+    """How often an event occurs for the bios of each cell, and for their swapped copies.
+
+    Attributes
+    ----------
+    cells : int array of shape (..., 2, K)
+        Bios with a counterfactual for which the event may occur, by gender and occupation.
+    own, swapped, both : int arrays of shape (..., 2, K)
+        Those for which it occurs; for whose copy it occurs; for which both is so.
+    """
+
+    cells: Numbers
+    own: Numbers
+    swapped: Numbers
+    both: Numbers
+
+    def take(self, chosen: BoolArray, effects: FloatArray | None = None) -> Variants:
+        """Return the chosen occupations, as many independent bios as a design effect leaves."""
+        divisor = 1 if effects is None else effects[:, chosen]
+        return Variants(
+            *(x[..., chosen] / divisor for x in (self.cells, self.own, self.swapped, self.both))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +86,8 @@ class Tables:
     marks : mapping of str to int array of shape (..., 2, 2)
         Of each mark (see `Outcomes`) by gender: the bios of which it is recorded whether they have
         it, and those that have it.
+    hit_variants, false_variants : Variants or None
+        Hits, and false positives, of bios and of their copies; None for replicates.
     """
 
     bios: Numbers
@@ -68,6 +98,8 @@ class Tables:
     changed: Numbers
     changed_consistent: Numbers
     marks: Mapping[str, Numbers] = field(default_factory=dict)
+    hit_variants: Variants | None = None
+    false_variants: Variants | None = None
 
 
 def share(part: npt.ArrayLike, whole: npt.ArrayLike) -> FloatArray:
@@ -264,24 +296,13 @@ def gap_abs_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     ... )
     0.17
     """
-    if not scored.any():
-        return float("nan")
-    return float(
-        np.mean(
-            [
-                np.sum(w * np.abs(c)) + np.sqrt(2 / np.pi) * s
-                for c, w, s in _null_gaps(hits, bios, scored)
-            ]
-        )
-    )
+    return abs_noise_floor(_null_gaps(hits, bios, scored))
 
 
 def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> float:
     """Compute the expected `gap_rms` of a model without any gap, given the cell sizes; (2, K).
 
-    From the same distribution as `gap_abs_noise_floor`. With S the sum of squared gaps over the
-    occupations, E √S = ∫ (1 − E exp(−tS)) t^(−3/2) dt / (2√π) over t > 0, and E exp(−tS) is a
-    product over the occupations; the integral is taken over log t.
+    From the same distribution as `gap_abs_noise_floor`.
 
     Examples
     --------
@@ -290,10 +311,30 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     ... )
     0.17
     """
-    if not scored.any():
+    return rms_noise_floor(_null_gaps(hits, bios, scored))
+
+
+Null = tuple[FloatArray, FloatArray, float]
+"""Distribution of an occupation's difference where gender has no bearing on it: values and weights,
+and a standard deviation where it is taken as normal around 0."""
+
+
+def abs_noise_floor(nulls: Sequence[Null]) -> float:
+    """Compute the expected mean absolute value of independent differences; NaN for none."""
+    if not nulls:
         return float("nan")
-    null = _null_gaps(hits, bios, scored)
-    mean_square = float(sum(np.sum(w * np.square(c)) + s**2 for c, w, s in null))
+    return float(np.mean([np.sum(w * np.abs(c)) + np.sqrt(2 / np.pi) * s for c, w, s in nulls]))
+
+
+def rms_noise_floor(nulls: Sequence[Null]) -> float:
+    """Compute the expected root mean square of independent differences; NaN for none.
+
+    With S the sum of squared differences, E √S = ∫ (1 − E exp(−tS)) t^(−3/2) dt / (2√π) over t > 0,
+    and E exp(−tS) is a product over the occupations; the integral is taken over log t.
+    """
+    if not nulls:
+        return float("nan")
+    mean_square = float(sum(np.sum(w * np.square(c)) + s**2 for c, w, s in nulls))
     if mean_square == 0:
         return 0.0
     low, high = -9.0, 13.0
@@ -301,7 +342,7 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     log_t = (high - low) / 2 * nodes + (high + low) / 2
     t = np.append(np.exp(log_t), np.exp(high)) / mean_square
     log_laplace = np.zeros(len(t))
-    for c, w, s in null:
+    for c, w, s in nulls:
         # For normal noise of variance s² around c: E exp(−t(c + sZ)²).
         widened = 1 + 2 * t * s**2
         laplace = np.exp(-np.outer(t / widened, np.square(c))) @ w / np.sqrt(widened)
@@ -310,16 +351,14 @@ def gap_rms_noise_floor(hits: Numbers, bios: Numbers, scored: BoolArray) -> floa
     middle = (high - low) / 2 * np.sum(weights * rest[:-1] * np.exp(-log_t / 2))
     tails = 2 * np.exp(low / 2) + 2 * rest[-1] * np.exp(-high / 2)
     root = (middle + tails) / (2 * np.sqrt(np.pi))
-    return float(root * np.sqrt(mean_square / scored.sum()))
+    return float(root * np.sqrt(mean_square / len(nulls)))
 
 
 _ENUMERATED = 30.0
 """Standard deviation, in bios, up to which a hypergeometric distribution is enumerated."""
 
 
-def _null_gaps(
-    hits: Numbers, bios: Numbers, scored: BoolArray
-) -> list[tuple[FloatArray, FloatArray, float]]:
+def _null_gaps(hits: Numbers, bios: Numbers, scored: BoolArray) -> list[Null]:
     """Distribution of each scored occupation's gap when gender has no bearing on the hits.
 
     Each has values c with weights w, or is normal around 0 with standard deviation s where it is

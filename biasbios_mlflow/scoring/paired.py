@@ -19,6 +19,7 @@ from biasbios_mlflow.scoring.gaps import (
     mean_abs_bounds,
     paired_differences,
     rms_bounds,
+    rms_upper_bound,
 )
 
 __all__ = ["PairedGaps"]
@@ -89,7 +90,7 @@ class PairedGaps:
         change and sum, RMS(b) − RMS(a) is √(A² + T) − A for A = RMS(a).
         """
         tail = _EACH * np.asarray(tail)
-        triangle = rms_bounds(self.change, tail)[1]
+        triangle = rms_upper_bound(self.change, tail)
         difference, spread = self.change.estimate, self.change.scale
         total, total_spread = self._sum
         common = self.b.scale - self.a.scale

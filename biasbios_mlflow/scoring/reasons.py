@@ -22,6 +22,8 @@ class Absence(Enum):
     NO_VARIANCE = "every scored occupation has a single bio of one gender, which has no variance"
     NO_NEGATIVES = "no scored occupation has bios of other occupations of each gender"
     NO_COUNTERFACTUALS = "no counterfactual predictions"
+    NO_SCORED_PAIRS = "no scored occupation has at least {min_cell} swapped bios of each gender"
+    FEW_PAIRS = "{men} swapped bios of men and {women} of women; min_cell is {min_cell}"
     CHANGES_UNKNOWN = "not known which bios the swap changed"
     NO_CHANGE = "the swap changed no bio"
     NO_PROBABILITIES = "no probabilities"

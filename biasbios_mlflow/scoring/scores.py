@@ -192,7 +192,7 @@ def scores_from_counts(
         estimates=estimates,
         intervals=bounds,
         absences=absences,
-        occupations=tables.occupations_table(counts, confidence=confidence, min_cell=min_cell),
+        occupations=tables.occupations_table(evidence),
         flips=tables.flips(counts),
         flip_labels=tables.flip_labels(counts),
         gap_share_correlation=None if math.isnan(correlation) else correlation,

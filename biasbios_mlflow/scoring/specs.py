@@ -10,15 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from biasbios_mlflow.errors import invalid, nearest
 from biasbios_mlflow.scoring import metrics
-from biasbios_mlflow.scoring.evidence import Evidence
-from biasbios_mlflow.scoring.outcomes import CTF_READINGS
+from biasbios_mlflow.scoring.evidence import Evidence, Rate
+from biasbios_mlflow.scoring.outcomes import CTF_READINGS, MARK_UNREADABLE
+from biasbios_mlflow.scoring.parts import (
+    PARTS,
+    Part,
+    part_abs_noise_floor,
+    part_rms_debiased,
+    part_rms_noise_floor,
+)
 from biasbios_mlflow.scoring.reasons import Absence, Reason
 from biasbios_mlflow.scoring.shares import (
     Interval,
@@ -332,6 +339,21 @@ def _counterfactuals(e: Evidence) -> Reason | None:
     return None if e.counts.paired else Reason(Absence.NO_COUNTERFACTUALS)
 
 
+def _swapped_scored(e: Evidence) -> Reason | None:
+    some = e.swapped_scored.any()
+    return None if some else Reason(Absence.NO_SCORED_PAIRS, {"min_cell": e.min_cell})
+
+
+def _swapped_negatives(e: Evidence) -> Reason | None:
+    return None if e.part_chosen("fpr").any() else Reason(Absence.NO_NEGATIVES)
+
+
+def _swapped_variance(e: Evidence) -> Reason | None:
+    cells = e.variants("tpr").cells
+    some = (e.swapped_scored & (cells >= 2).all(axis=0)).any()
+    return None if some else Reason(Absence.NO_VARIANCE)
+
+
 def _changes_known(e: Evidence) -> Reason | None:
     return Reason(Absence.CHANGES_UNKNOWN) if e.counts.where(changed=2) else None
 
@@ -368,6 +390,13 @@ def _enough_bios(e: Evidence, k: int) -> Reason | None:
         return None
     men, women = e.tables.bios[:, k].tolist()
     return Reason(Absence.FEW_BIOS, {"men": men, "women": women, "min_cell": e.min_cell})
+
+
+def _enough_pairs(e: Evidence, k: int) -> Reason | None:
+    if e.swapped_scored[k]:
+        return None
+    men, women = e.variants("tpr").cells[:, k].tolist()
+    return Reason(Absence.FEW_PAIRS, {"men": men, "women": women, "min_cell": e.min_cell})
 
 
 def recorded(mark: str, what: str) -> Need:
@@ -441,13 +470,19 @@ def _of_ctf(reading: str, *, changed_only: bool = False) -> IntervalMethod:
         size, mean, square = e.counts.ctf_moments(reading, changed_only=changed_only)
         return fay_feuer_interval(
             size / e.whole_effect,
-            mean,
+            np.maximum(mean, 0.0),
             square,
             largest=_LARGEST_CTF[reading],
             confidence=e.confidence,
         )
 
     return IntervalMethod("Fay & Feuer", bounds)
+
+
+def _ctf_mean(e: Evidence, reading: str, *, changed_only: bool = False) -> FloatArray:
+    # Freed from the noise of drawn answers, a mean of what is hardly there can come out below 0.
+    mean = e.counts.ctf_moments(reading, changed_only=changed_only)[1]
+    return np.maximum(mean, 0.0)
 
 
 def share_of_mark(mark: str) -> IntervalMethod:
@@ -500,7 +535,7 @@ def _ctf(
     return MetricSpec(
         name=reading,
         meaning=meaning,
-        formula=lambda e: e.counts.ctf_moments(reading)[1],
+        formula=lambda e: _ctf_mean(e, reading),
         better="lower",
         needs=_CTF_NEEDS,
         interval=_of_ctf(reading),
@@ -509,6 +544,117 @@ def _ctf(
         headline=headline,
         bounds_logged=headline,
         reading=reading_text,
+    )
+
+
+_PART_NEEDS = (*_GAP_NEEDS, _counterfactuals, _some_change, _swapped_scored)
+_PARTS_SAY = {
+    "words": "the part of it that the words which carry gender cause",
+    "rest": "the rest of it, which stays where all bios are written in the same words",
+}
+
+
+def _of_part(part: Part) -> Iterator[MetricSpec]:
+    """Yield the metrics of one part of the gap; ``docs/why.md``."""
+
+    def over(
+        rate: Rate,
+        kind: Literal["rms", "abs"],
+        formula: Callable[..., FloatArray],
+        needs: Sequence[Need],
+    ) -> MetricSpec:
+        gap = f"{'fpr_' if rate == 'fpr' else ''}gap_{kind}"
+        return MetricSpec(
+            name=f"{gap}_{part}",
+            meaning=f"as `{gap}`, of {_PARTS_SAY[part]}",
+            formula=lambda e: formula(e.part_gap(rate, part), e.part_chosen(rate)),
+            better="lower",
+            needs=needs,
+            interval=IntervalMethod(
+                _GAP_METHOD, lambda e: getattr(e.part_intervals[rate][part], kind)
+            ),
+            compared=_by_gaps(kind, f"{rate} {part}"),
+            resampled=False,
+            bounds_logged=rate == "tpr",
+        )
+
+    def floor(kind: Literal["rms", "abs"], formula: Callable[..., float]) -> MetricSpec:
+        return MetricSpec(
+            name=f"gap_{kind}_{part}_noise_floor",
+            meaning=f"`gap_{kind}_{part}` expected if that part were 0 everywhere",
+            formula=lambda e: formula(e.variants("tpr"), part, e.swapped_scored),
+            better="neither",
+            needs=_PART_NEEDS,
+            compared=None,
+            resampled=False,
+        )
+
+    yield over("tpr", "rms", metrics.gap_rms, _PART_NEEDS)
+    yield over("tpr", "abs", metrics.gap_abs, _PART_NEEDS)
+    yield MetricSpec(
+        name=f"gap_rms_{part}_debiased",
+        meaning=f"`gap_rms_{part}` less what chance adds, as `gap_rms_debiased`",
+        formula=lambda e: part_rms_debiased(e.variants("tpr"), part, e.swapped_scored),
+        better="lower",
+        needs=(*_PART_NEEDS, _swapped_variance),
+        interval=IntervalMethod(_GAP_METHOD, lambda e: e.part_intervals["tpr"][part].rms),
+        compared=_by_gaps("rms", f"tpr {part}"),
+        resampled=False,
+    )
+    yield floor("rms", part_rms_noise_floor)
+    yield floor("abs", part_abs_noise_floor)
+    yield MetricSpec(
+        name=f"tpr_gap_{part}/{EACH}",
+        meaning=f"of `tpr_gap/{EACH}`, {_PARTS_SAY[part]}".replace(" of it", ""),
+        formula=lambda e: e.part_gap("tpr", part),
+        better="nearer zero",
+        needs=(_counterfactuals, _some_change),
+        each_needs=_enough_pairs,
+        interval=IntervalMethod(
+            "[moments](why.md)" if part == "words" else "[effective Newcombe](why.md)",
+            lambda e: e.part_bounds("tpr", part),
+        ),
+        compared=_by_gaps("each", f"tpr {part}"),
+        resampled=False,
+    )
+    yield over("fpr", "rms", metrics.gap_rms, (*_PART_NEEDS, _swapped_negatives))
+    yield over("fpr", "abs", metrics.gap_abs, (*_PART_NEEDS, _swapped_negatives))
+
+
+_answers = recorded(MARK_UNREADABLE, "answers in words, which this model does not give")
+
+
+def _unreadable_counts(e: Evidence) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Unreadable answers and all answers by gender; shapes (..., 2)."""
+    marks = np.asarray(e.tables.marks[MARK_UNREADABLE])
+    return marks[..., 1], marks[..., 0]
+
+
+def _unreadable_share(e: Evidence, gender: int) -> FloatArray:
+    unreadable, answers = _unreadable_counts(e)
+    return metrics.share(unreadable[..., gender], answers[..., gender])
+
+
+def _unreadable_gap(e: Evidence) -> Interval:
+    unreadable, answers = _unreadable_counts(e)
+    effect = e.gender_effects
+    return newcombe_interval(unreadable / effect, answers / effect, e.confidence)
+
+
+def _unreadable(gender: int, name: str, whose: str, there: Need) -> MetricSpec:
+    def bounds(e: Evidence) -> Interval:
+        unreadable, answers = _unreadable_counts(e)
+        effect = e.gender_effects[gender]
+        return wilson_interval(unreadable[gender] / effect, answers[gender] / effect, e.confidence)
+
+    return MetricSpec(
+        name=f"answers_unreadable_{name}",
+        meaning=f"the same share of {whose} bios",
+        formula=lambda e: _unreadable_share(e, gender),
+        better="lower",
+        needs=(_bios, there, _answers),
+        interval=IntervalMethod("Wilson", bounds),
+        compared=by_mark(MARK_UNREADABLE),
     )
 
 
@@ -636,6 +782,7 @@ declare(
         compared=_by_gaps("each", "tpr"),
         bounds_logged=True,
     ),
+    *(spec for part in PARTS for spec in _of_part(part)),
     MetricSpec(
         name="fpr_gap_rms",
         meaning=(
@@ -731,7 +878,7 @@ declare(
     MetricSpec(
         name="ctf_changed",
         meaning="`ctf` over the changed bios only",
-        formula=lambda e: e.counts.ctf_moments("ctf", changed_only=True)[1],
+        formula=lambda e: _ctf_mean(e, "ctf", changed_only=True),
         better="lower",
         needs=(*_CTF_NEEDS, _changes_known, _changed_probabilities),
         interval=_of_ctf("ctf", changed_only=True),
@@ -743,6 +890,31 @@ declare(
     _ctf(
         "ctf_gap",
         "mean absolute difference of the probability of ŷ_0 (the CTF gap of Garg et al. 2018)",
+    ),
+    MetricSpec(
+        name="answers_unreadable",
+        meaning=(
+            "share of bios on which a model that answers in words names no occupation, or several"
+        ),
+        formula=lambda e: metrics.marked_share(e.tables.marks[MARK_UNREADABLE]),
+        better="lower",
+        needs=(_bios, _answers),
+        interval=share_of_mark(MARK_UNREADABLE),
+        compared=by_mark(MARK_UNREADABLE),
+    ),
+    _unreadable(0, "male", "men's", _men),
+    _unreadable(1, "female", "women's", _women),
+    MetricSpec(
+        name="answers_unreadable_gap",
+        meaning=(
+            "`answers_unreadable_male` − `answers_unreadable_female`: below 0, it is women to whom "
+            "the model more often gives no answer"
+        ),
+        formula=lambda e: _unreadable_share(e, 0) - _unreadable_share(e, 1),
+        better="nearer zero",
+        needs=(_bios, _genders, _answers),
+        interval=IntervalMethod("Newcombe", _unreadable_gap),
+        compared=by_mark(MARK_UNREADABLE),
     ),
     MetricSpec(
         name="bios",

@@ -11,7 +11,10 @@ from scipy import special, stats
 
 from biasbios_mlflow.scoring import metrics
 from biasbios_mlflow.scoring.counts import Counts
+from biasbios_mlflow.scoring.evidence import Evidence
+from biasbios_mlflow.scoring.parts import PARTS
 from biasbios_mlflow.scoring.shares import newcombe_interval
+from biasbios_mlflow.scoring.specs import EACH, spec_of
 
 __all__ = [
     "fisher_mid_p",
@@ -51,17 +54,13 @@ def fisher_mid_p(hits: npt.ArrayLike, n: npt.ArrayLike) -> float:
     return float(min(p, 1.0))
 
 
-def occupations_table(counts: Counts, *, confidence: float, min_cell: int) -> pd.DataFrame:
+def occupations_table(evidence: Evidence) -> pd.DataFrame:
     """One row an occupation of the label set: the scored ones by absolute gap, then the others.
 
     Parameters
     ----------
-    counts : Counts
+    evidence : Evidence
         What to tabulate.
-    confidence : float
-        Level of the intervals.
-    min_cell : int
-        Bios that each gender needs for an occupation to be scored.
 
     Returns
     -------
@@ -70,14 +69,15 @@ def occupations_table(counts: Counts, *, confidence: float, min_cell: int) -> pd
         ``tpr_male``, ``tpr_female``, ``tpr_gap`` (male minus female), ``tpr_gap_ci_low``,
         ``tpr_gap_ci_high`` (`newcombe_interval`), ``p_value`` (`fisher_mid_p`), ``p_adjusted``
         (Benjamini & Hochberg 1995, over the scored occupations), ``fpr_male``, ``fpr_female``,
-        ``fpr_gap``, ``precision``. What cannot be computed is NaN; the columns from ``tpr_gap`` to
-        ``p_adjusted`` are NaN for an occupation that is not scored.
+        ``fpr_gap``, ``precision``; ``tpr_gap_words`` and ``tpr_gap_rest`` (see `parts`), each with
+        ``_ci_low`` and ``_ci_high``. What cannot be computed is NaN; the columns from ``tpr_gap``
+        to ``p_adjusted`` are NaN for an occupation that is not scored.
     """
-    t = counts.tables
-    scored = metrics.scored_occupations(t.bios, min_cell)
+    counts, t, scored = evidence.counts, evidence.tables, evidence.scored
     tpr = metrics.rates(t.hits, t.bios)
     fpr = metrics.rates(*metrics.false_positives(t.hits, t.predicted, t.bios))
-    low, high = newcombe_interval(t.hits, t.bios, confidence)
+    effects = evidence.effects
+    low, high = newcombe_interval(t.hits / effects, t.bios / effects, evidence.confidence)
     p_value = np.full(len(scored), np.nan)
     for k in np.flatnonzero(scored):
         p_value[k] = fisher_mid_p(t.hits[:, k], t.bios[:, k])
@@ -106,6 +106,13 @@ def occupations_table(counts: Counts, *, confidence: float, min_cell: int) -> pd
             "precision": metrics.share(t.hits.sum(axis=0), t.predicted.sum(axis=0)),
         }
     )
+    for part in PARTS:
+        name = f"tpr_gap_{part}"
+        # What the declaration lacks for all occupations is lacking here.
+        there = spec_of(f"{name}/{EACH}").reason(evidence) is None
+        bounds = evidence.part_bounds("tpr", part) if there else (np.nan, np.nan)
+        table[name] = evidence.part_gap("tpr", part) if there else np.nan
+        table[f"{name}_ci_low"], table[f"{name}_ci_high"] = bounds
     order = np.lexsort((np.arange(len(table)), -np.where(scored, np.abs(gap), -1.0)))
     return table.iloc[order].reset_index(drop=True)
 

@@ -27,6 +27,7 @@ from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.pipeline import Evaluation, Stopwatch, conclude
 from biasbios_mlflow.prediction.predictor import find_predictor
+from biasbios_mlflow.redaction import redacted_uri
 from biasbios_mlflow.spark.frames import (
     choose_split,
     complete_bios,
@@ -177,7 +178,7 @@ def _evaluate(
         client = mlflow.MlflowClient()
         client.log_inputs(run_id, [DatasetInput(dataset._to_mlflow_entity(), tags=[])])
         if folder is not None:
-            client.set_tag(run_id, "biasbios.output", folder)
+            client.set_tag(run_id, "biasbios.output", redacted_uri(folder))
         return log_evaluation(evaluation, run_id=run_id, dataset=dataset, model=shipped)
 
 
@@ -320,7 +321,7 @@ def _dataset(bios: _Bios, columns: Columns, evaluation: Evaluation) -> _BiosData
     if bios.path is None:
         source: Any = CodeDatasetSource(tags=registry.resolve_tags())
     else:
-        source = SparkDatasetSource(path=bios.path)
+        source = SparkDatasetSource(path=redacted_uri(bios.path))
     dataset = _BiosDataset(
         bios.frame,
         source=source,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import weakref
 import zipfile
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import mlflow.artifacts
 from mlflow.models import Model
 
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.temporary import make_folder, temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def ship_model(uri: str, session: SparkSession) -> ShippedModel:
     MlflowException
         When the URI does not lead to a pyfunc model.
     """
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as fetched:
+    with temporary_folder() as fetched:
         folder = Path(mlflow.artifacts.download_artifacts(uri, dst_path=fetched))
         about = Model.load(str(folder))
         flavor: Mapping[str, Any] | None = about.flavors.get("python_function")
@@ -77,7 +77,7 @@ def ship_model(uri: str, session: SparkSession) -> ShippedModel:
                 fix="log it with one of MLflow's flavors that can predict in Python",
             )
         # Spark reads it from where it lies when an executor first needs it.
-        kept = Path(tempfile.mkdtemp(prefix="biasbios-"))
+        kept = make_folder()
         weakref.finalize(session, shutil.rmtree, kept, ignore_errors=True)
         packed = kept / "packed.zip"
         archive = packed.rename(kept / f"biasbios-{_pack(folder, packed)}.zip")

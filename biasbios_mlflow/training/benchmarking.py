@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
-import tempfile
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR
+from tqdm.auto import tqdm
 
 from biasbios_mlflow.bios.checked import check_bios, find_columns
 from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
@@ -22,9 +23,11 @@ from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.fingerprint import Fingerprint, Identity, json_hash
+from biasbios_mlflow.redaction import logger, redacted, redacted_uri
 from biasbios_mlflow.rows import ROWS_FILE
 from biasbios_mlflow.runs import outcomes_at, summary_at
 from biasbios_mlflow.scoring import HEADLINE, compare
+from biasbios_mlflow.temporary import temporary_folder
 from biasbios_mlflow.training.classifiers import (
     Classifier,
     LossCurve,
@@ -36,7 +39,7 @@ from biasbios_mlflow.training.classifiers import (
     log_parameters,
 )
 from biasbios_mlflow.training.encoding import CachedEncoder, FloatArray
-from biasbios_mlflow.training.methods import METHODS, TFIDF, TFIDF_METHODS, Settings, check_methods
+from biasbios_mlflow.training.methods import METHODS, TFIDF, Settings, check_methods
 from biasbios_mlflow.training.tables import comparison_table, markdown, method_table, text_table
 
 if TYPE_CHECKING:
@@ -44,13 +47,14 @@ if TYPE_CHECKING:
 
 __all__ = ["BenchmarkResult", "benchmark"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 _KEY = "biasbios.benchmark.key"
 _FOLDER = "benchmark"
 # What the figures depend on: distributions, and what they are imported as.
 _PACKAGES = {
     "biasbios-mlflow": "biasbios_mlflow",
+    "concept-erasure": "concept_erasure",
     "inFairness": "inFairness",
     "numpy": "numpy",
     "scikit-learn": "sklearn",
@@ -183,6 +187,7 @@ def benchmark(
     active = mlflow.active_run()
     with mlflow.start_run(run_name="biasbios benchmark", nested=active is not None) as parent:
         rows = []
+        progress = _Progress(seeds * len(chosen))
         for seed in range(seeds):
             for method in chosen:
                 one = _Job(
@@ -194,6 +199,8 @@ def benchmark(
                     log_models=log_models,
                 )
                 rows.append(one.run(training, test, config, parent=parent.info.run_id))
+                progress.add(rows[-1])
+        progress.close()
         runs = pd.DataFrame(rows)
         runs = runs.sort_values(
             ["method", "seed"], key=lambda c: c.map(chosen.index) if c.name == "method" else c
@@ -205,7 +212,7 @@ def benchmark(
             confidence=config.confidence,
         )
         about = {
-            "features": features,
+            "features": redacted_uri(features),
             "scope": scope,
             "training_data_sha256": training.sha256,
             "test_data_sha256": test.sha256,
@@ -217,7 +224,47 @@ def benchmark(
 
 
 def _default_methods(features: str) -> tuple[str, ...]:
-    return TFIDF_METHODS if features == TFIDF else ("baseline", "cda", "clp", "sensei")
+    return ("baseline", "cda") if features == TFIDF else ("baseline", "cda", "clp", "sensei")
+
+
+class _Progress:
+    """Tells how far a benchmark is: a bar on a terminal, else a line a run, with its figures.
+
+    Parameters
+    ----------
+    total : int
+        Runs there are to be.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._start = time.monotonic()
+        self._done = 0
+        off = None if MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR.get() else True
+        self._told = off is None
+        self._bar = tqdm(total=total, desc="benchmark", unit=" runs", disable=off)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take a finished run: a row of the table."""
+        self._done += 1
+        self._bar.update()
+        if not (self._told and self._bar.disable):
+            return
+        spent = time.monotonic() - self._start
+        left = spent / self._done * (self._total - self._done)
+        figures = row["error"] or ", ".join(
+            f"{name} {row[name]:.4f}" for name in HEADLINE if pd.notna(row.get(name))
+        )
+        print(
+            f"benchmark: {self._done} of {self._total} runs, {row['method']} with seed "
+            f"{row['seed']}: {figures}; about {left / 60:.0f} min left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def close(self) -> None:
+        """End the bar."""
+        self._bar.close()
 
 
 def _versions() -> dict[str, str]:
@@ -411,7 +458,7 @@ def _describe(run: Run) -> dict[str, Any]:
 
 
 def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:500]
+    return redacted(f"{type(error).__name__}: {error}").splitlines()[0][:500]
 
 
 def _compare(runs: pd.DataFrame, config: EvaluationConfig) -> pd.DataFrame:
@@ -463,7 +510,7 @@ def _log(result: BenchmarkResult, about: Mapping[str, Any]) -> None:
     from biasbios_mlflow.training.figures import tradeoff_figure
 
     methods = method_table(result.runs)
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as name:
+    with temporary_folder() as name:
         folder = Path(name)
         result.runs.to_csv(folder / "runs.csv", index=False)
         methods.to_csv(folder / "methods.csv", index=False)

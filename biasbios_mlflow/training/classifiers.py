@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,8 +19,11 @@ from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import redacted_uri
+from biasbios_mlflow.temporary import temporary_folder
 from biasbios_mlflow.training.encoding import CachedEncoder, FloatArray, default_cache
 from biasbios_mlflow.training.methods import TFIDF, Settings, check_methods
+from biasbios_mlflow.training.weights import balanced_weights
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -255,7 +257,14 @@ def fit(
             if method == "cda":
                 texts += training.swapped
                 occupations *= 2
-            estimator = _word_pipeline().fit(pd.DataFrame({TEXT: texts}), occupations)
+            weights = None
+            if method == "balanced":
+                weights = balanced_weights(training.bios.genders, training.bios.occupations)
+            estimator = _word_pipeline().fit(
+                pd.DataFrame({TEXT: texts}),
+                occupations,
+                logisticregression__sample_weight=weights,
+            )
             training.fitted[method] = Classifier(names, estimator=estimator)
         return training.fitted[method]
     from biasbios_mlflow.training.network import Examples, fit_head
@@ -266,6 +275,7 @@ def fit(
             features=training.vectors,
             counterfactuals=training.swapped_vectors,
             occupations=training.bios.occupations,
+            genders=training.bios.genders,
             n_labels=len(names),
         ),
         method=method,
@@ -291,7 +301,7 @@ def _word_pipeline() -> Pipeline:
 
 
 class LossCurve:
-    """Logs the loss of each step to a run, many at a time.
+    """Logs the loss of each step, and what an auditor found, to a run, many at a time.
 
     Parameters
     ----------
@@ -302,14 +312,15 @@ class LossCurve:
         self._run_id = run_id
         self._points: list[Any] = []
 
-    def add(self, step: int, loss: float) -> None:
-        """Take the loss of a step."""
+    def add(self, step: int, figures: Mapping[str, float]) -> None:
+        """Take the figures of a step."""
         from mlflow.entities import Metric
         from mlflow.utils.validation import MAX_METRICS_PER_BATCH
 
-        self._points.append(Metric("training/loss", loss, int(time.time() * 1000), step))
-        if len(self._points) == MAX_METRICS_PER_BATCH:
+        now = int(time.time() * 1000)
+        if len(self._points) + len(figures) > MAX_METRICS_PER_BATCH:
             self.flush()
+        self._points += [Metric(f"training/{name}", v, now, step) for name, v in figures.items()]
 
     def flush(self) -> None:
         """Log what has not been logged."""
@@ -343,7 +354,7 @@ def log_classifier(classifier: Classifier, *, register: str | None) -> Any:
 
     from biasbios_mlflow.prediction.trained import LAYOUT, TRAINED
 
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
+    with temporary_folder() as folder:
         classifier.save(Path(folder))
         return mlflow.pyfunc.log_model(
             name="model",
@@ -450,7 +461,7 @@ def log_parameters(
     mlflow.log_params(
         {
             "method": method,
-            "features": features,
+            "features": redacted_uri(features),
             "scope": scope,
             "seed": seed,
             "bios": len(training.bios),

@@ -16,15 +16,17 @@ from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR
 from tqdm.auto import tqdm
 
 from biasbios_mlflow.config import EvaluationConfig
-from biasbios_mlflow.errors import invalid
 from biasbios_mlflow.prediction.features import SentenceModel
-from biasbios_mlflow.prediction.store import read_sealed, write_sealed
+from biasbios_mlflow.prediction.store import make_private, read_sealed, write_sealed
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["CachedEncoder", "default_cache"]
 
+_logger = logger(__name__)
+
 FloatArray = npt.NDArray[np.float32]
 
-_KIND = b"biasbios features 1\n"
+_KIND = b"biasbios features 2\n"
 _CHUNK = 1024
 """Texts in one file of the cache: what is lost at a kill."""
 
@@ -65,15 +67,7 @@ class CachedEncoder:
         self.identity = _identify(self.sentence_model, running)
         self._cache = cache
         if cache is not None:
-            try:
-                cache.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise invalid(
-                    "cache",
-                    found=f"{str(cache)!r} ({error.strerror})",
-                    expected="a folder that can be written to",
-                    fix="name another folder",
-                ) from error
+            make_private(cache, "cache")
 
     def __call__(self, texts: Sequence[str], *, what: str = "bios") -> FloatArray:
         """Return the matrix of shape (n, d) of n texts.
@@ -105,14 +99,30 @@ class CachedEncoder:
             return encode()
         path = self._cache / f"{self._key(texts)}.features"
         kept = read_sealed(path, _KIND, otherwise="its texts are encoded again")
-        if kept is not None:
-            matrix: FloatArray = np.load(io.BytesIO(kept), allow_pickle=False)
+        matrix = None if kept is None else self._sound(kept, len(texts))
+        if matrix is not None:
             return matrix
         matrix = encode()
         buffer = io.BytesIO()
         np.save(buffer, matrix, allow_pickle=False)
-        write_sealed(path, _KIND, buffer.getvalue())
+        try:
+            write_sealed(path, _KIND, buffer.getvalue())
+        except OSError as error:
+            _logger.warning("biasbios: vectors cannot be kept in %s: %s", path, error.strerror)
         return matrix
+
+    def _sound(self, kept: bytes, n: int) -> FloatArray | None:
+        """Return vectors from the cache; None where they are not such as this encoder makes."""
+        try:
+            matrix = np.load(io.BytesIO(kept), allow_pickle=False)
+        except (ValueError, OSError, EOFError):
+            matrix = np.empty(0)
+        width = getattr(self.sentence_model.model.config, "hidden_size", matrix.shape[-1])
+        sound = matrix.shape == (n, width) and matrix.dtype == np.float32
+        if sound and np.isfinite(matrix).all():
+            return matrix
+        _logger.warning("biasbios: kept vectors are not what an encoder makes; encoding again.")
+        return None
 
     def _key(self, texts: Sequence[str]) -> str:
         digest = hashlib.sha256(_KIND + self.identity.encode())

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["tradeoff_figure"]
 
-# Colours of Okabe & Ito, and a shape for each: told apart in grey as well. In the order of METHODS.
-_LOOKS = (
-    ("#000000", "o"),
-    ("#56B4E9", "s"),
-    ("#009E73", "^"),
-    ("#E69F00", "D"),
-    ("#CC79A7", "v"),
-    ("#D55E00", "P"),
-)
-
 
 def tradeoff_figure(runs: pd.DataFrame) -> Figure:
     """Draw balanced accuracy against each fairness metric.
@@ -48,7 +38,8 @@ def tradeoff_figure(runs: pd.DataFrame) -> Figure:
         done = runs[runs["error"] == ""]
         accuracy, *fairness = HEADLINE
         for axes, metric in zip(figure.subplots(2, 2).flat, fairness, strict=True):
-            for method, (color, marker) in zip(METHODS, _LOOKS, strict=True):
+            for method, known in METHODS.items():
+                color, marker = known.color, known.marker
                 points = done.loc[done["method"] == method, [accuracy, metric]].dropna()
                 if points.empty:
                     continue
@@ -71,5 +62,7 @@ def tradeoff_figure(runs: pd.DataFrame) -> Figure:
             axes.set_xlabel(accuracy)
             axes.grid(color=QUIET, alpha=0.2)
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(_LOOKS), frameon=False)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=min(len(labels), 6), frameon=False
+        )
         return figure

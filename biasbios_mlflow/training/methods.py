@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pydantic
 
@@ -12,34 +13,111 @@ from biasbios_mlflow.errors import from_validation, invalid, missing_extra, near
 
 __all__ = [
     "METHODS",
-    "SUBSPACE_METHODS",
     "TFIDF",
     "TFIDF_METHODS",
+    "Method",
     "Settings",
     "check_methods",
 ]
 
-METHODS: Mapping[str, str] = {
-    "baseline": "nothing about gender",
-    "project": "the directions in which the swap moves features are projected out",
-    "cda": "every bio once more, swapped (counterfactual data augmentation, Lu et al. 2020)",
-    "clp": "the logits of a bio and its swapped copy are pulled together (counterfactual logit "
-    "pairing, Garg et al. 2019)",
-    "sensr": "trained on the worst bio nearby (sensitive subspace robustness, Yurochkin et al. "
-    "2020), where the swap's directions count as near",
-    "sensei": "the prediction for the worst bio nearby is pulled to that for the bio (sensitive "
-    "set invariance, Yurochkin & Sun 2021)",
+
+@dataclass(frozen=True)
+class Method:
+    """What is known of a method: all that the rest of the training needs to know of it.
+
+    Attributes
+    ----------
+    adds : str
+        What it adds to a plain classifier, and by whom it was published.
+    acts_on : {"words", "gender", ""}
+        What it learns to be blind to: the swap of gendered words, or all that tells women from men.
+    on_words : bool
+        Whether it can be had on words; all can on the vectors of an encoder.
+    needs : tuple of str
+        Packages beside those of the network.
+    color, marker : str
+        Its look in figures: colours of Okabe & Ito, and a shape, which tells it in grey as well.
+    defaults : mapping
+        Settings that differ from those of the others.
+    """
+
+    adds: str
+    acts_on: str
+    color: str
+    marker: str
+    on_words: bool = False
+    needs: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.adds
+
+
+_SWAP, _GENDER = "words", "gender"
+
+METHODS: Mapping[str, Method] = {
+    "baseline": Method("nothing about gender", "", "#000000", "o", on_words=True),
+    "balanced": Method(
+        "within each occupation women and men weigh the same (balanced training, Han et al. 2022)",
+        *(_GENDER, "#999999", "X"),
+        on_words=True,
+    ),
+    "project": Method(
+        "the directions in which the swap moves features are projected out",
+        *(_SWAP, "#56B4E9", "s"),
+        needs=("inFairness",),
+    ),
+    "leace": Method(
+        "no linear classifier can tell women from men by the features (least-squares concept "
+        "erasure, Belrose et al. 2023)",
+        *(_GENDER, "#F0E442", "p"),
+        needs=("concept_erasure",),
+    ),
+    "inlp": Method(
+        "the directions by which linear classifiers tell women from men are projected out, one "
+        "after the other (iterative null-space projection, Ravfogel et al. 2020)",
+        *(_GENDER, "#0072B2", "h"),
+    ),
+    "cda": Method(
+        "every bio once more, swapped (counterfactual data augmentation, Lu et al. 2020)",
+        *(_SWAP, "#009E73", "^"),
+        on_words=True,
+    ),
+    "clp": Method(
+        "the logits of a bio and its swapped copy are pulled together (counterfactual logit "
+        "pairing, Garg et al. 2019)",
+        *(_SWAP, "#E69F00", "D"),
+    ),
+    "sensr": Method(
+        "trained on the worst bio nearby (sensitive subspace robustness, Yurochkin et al. 2020), "
+        "where the swap's directions count as near",
+        *(_SWAP, "#CC79A7", "v"),
+        needs=("inFairness",),
+    ),
+    "sensei": Method(
+        "the prediction for the worst bio nearby is pulled to that for the bio (sensitive set "
+        "invariance, Yurochkin & Sun 2021)",
+        *(_SWAP, "#D55E00", "P"),
+        needs=("inFairness",),
+    ),
 }
-"""What each method adds to a plain classifier."""
+"""The methods there are. Another one is a row here, and what it does in `training.network`."""
 
 TFIDF = "tfidf"
 """Features that are no encoder's: words, for a logistic regression."""
 
-TFIDF_METHODS = ("baseline", "cda")
+TFIDF_METHODS = tuple(name for name, method in METHODS.items() if method.on_words)
 """Methods that need no dense features."""
 
-SUBSPACE_METHODS = ("project", "sensr", "sensei")
-"""Methods that know the directions in which the swap moves features, from inFairness."""
+_ALL = tuple(METHODS)
+
+
+def _setting(default: Any, description: str, *, of: tuple[str, ...] = _ALL, **limits: Any) -> Any:
+    """Return a setting, with the methods that it bears on."""
+    told = "" if of == _ALL else f"{', '.join(of)}: "
+    return pydantic.Field(
+        default, description=told + description, json_schema_extra={"of": list(of)}, **limits
+    )
 
 
 class Settings(pydantic.BaseModel):
@@ -57,32 +135,29 @@ class Settings(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
-    width: int = pydantic.Field(2000, ge=1, description="units of the hidden layer")
-    steps: int = pydantic.Field(300, ge=1, description="batches that are learned from")
-    bios_per_occupation: int = pydantic.Field(
-        5, ge=1, description="bios of each occupation in a batch"
+    width: int = _setting(2000, "units of the hidden layer", ge=1)
+    steps: int = _setting(300, "batches that are learned from", ge=1)
+    bios_per_occupation: int = _setting(5, "bios of each occupation in a batch", ge=1)
+    learning_rate: float = _setting(2e-4, "of Adam", gt=0)
+    pairing: float = _setting(3.0, "weight of the distance between the logits", of=("clp",), ge=0)
+    directions: int = _setting(
+        25, "dimensions of the sensitive subspace", of=("project", "sensr", "sensei"), ge=1
     )
-    learning_rate: float = pydantic.Field(2e-4, gt=0, description="of Adam")
-    pairing: float = pydantic.Field(
-        3.0, ge=0, description="clp: weight of the distance between the logits"
+    projections: int = _setting(25, "most directions that are projected out", of=("inlp",), ge=1)
+    rho: float = _setting(
+        50.0, "weight of the distance between the predictions", of=("sensei",), ge=0
     )
-    directions: int = pydantic.Field(
-        25, ge=1, description="project, sensr, sensei: dimensions of the sensitive subspace"
+    eps: float = _setting(
+        1.0, "how far the auditor may go, in the fair metric", of=("sensr", "sensei"), gt=0
     )
-    rho: float = pydantic.Field(
-        50.0, ge=0, description="sensei: weight of the distance between the predictions"
+    auditor_steps: int = _setting(
+        5,
+        "steps to the worst bio nearby, within the subspace and then everywhere",
+        of=("sensr", "sensei"),
+        ge=1,
     )
-    eps: float = pydantic.Field(
-        1.0, gt=0, description="sensr, sensei: how far the auditor may go, in the fair metric"
-    )
-    auditor_steps: int = pydantic.Field(
-        5, ge=1, description="sensr, sensei: steps to the worst bio nearby"
-    )
-    auditor_rate: float = pydantic.Field(
-        0.5, gt=0, description="sensr, sensei: learning rate of these steps"
-    )
-    multiplier_rate: float = pydantic.Field(
-        0.1, gt=0, description="sensr: learning rate of the multiplier that holds eps"
+    auditor_rate: float = _setting(
+        0.5, "learning rate of the steps within the subspace", of=("sensr", "sensei"), gt=0
     )
 
     @classmethod
@@ -95,21 +170,19 @@ class Settings(pydantic.BaseModel):
             At an unknown setting or a value that does not fit.
         """
         try:
-            return cls.model_validate({**_OF_METHOD.get(method, {}), **(chosen or {})})
+            own = METHODS[method].defaults if method in METHODS else {}
+            return cls.model_validate({**own, **(chosen or {})})
         except pydantic.ValidationError as error:
             raise from_validation("settings", error, cls) from error
 
     def relevant(self, method: str) -> dict[str, Any]:
         """Return the settings that bear on a method."""
-        about = {name: field.description or "" for name, field in type(self).model_fields.items()}
         return {
             name: getattr(self, name)
-            for name, text in about.items()
-            if ":" not in text or method in text.partition(":")[0].split(", ")
+            for name, info in type(self).model_fields.items()
+            if isinstance(info.json_schema_extra, dict)
+            and method in cast(list[str], info.json_schema_extra["of"])
         }
-
-
-_OF_METHOD: dict[str, dict[str, Any]] = {}
 
 
 def check_methods(methods: tuple[str, ...], features: str) -> None:
@@ -130,9 +203,12 @@ def check_methods(methods: tuple[str, ...], features: str) -> None:
                 fix="name an encoder (features='sentence-transformers/all-MiniLM-L6-v2', or the "
                 f"path of one), or use {' or '.join(TFIDF_METHODS)}",
             )
-    packages = [] if features == TFIDF else ["torch", "transformers", "safetensors"]
-    needy = [method for method in methods if method in SUBSPACE_METHODS]
-    for package in (*packages, *(["inFairness"] if needy else [])):
+    if features == TFIDF:
+        return
+    needed = dict.fromkeys(("torch", "transformers", "safetensors"), f"features {features!r}")
+    for method in methods:
+        for package in METHODS[method].needs:
+            needed.setdefault(package, f"method {method!r}")
+    for package, what in needed.items():
         if importlib.util.find_spec(package) is None:
-            what = f"method {needy[0]!r}" if package == "inFairness" else f"features {features!r}"
             raise missing_extra(package, "train", needed_for=what)

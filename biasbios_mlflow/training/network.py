@@ -5,8 +5,10 @@ Imported only when such a network is trained: it needs torch and, for some metho
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,9 +20,14 @@ from torch import nn
 from torch.nn import functional
 
 from biasbios_mlflow.errors import invalid
-from biasbios_mlflow.training.methods import SUBSPACE_METHODS, Settings
+from biasbios_mlflow.redaction import logger
+from biasbios_mlflow.training.auditing import Audit, Auditor
+from biasbios_mlflow.training.methods import Settings
+from biasbios_mlflow.training.weights import balanced_weights
 
 __all__ = ["Examples", "fit_head"]
+
+_logger = logger(__name__)
 
 FloatArray = npt.NDArray[np.float32]
 Objective = Callable[[torch.Tensor], torch.Tensor]
@@ -36,12 +43,15 @@ class Examples:
         Of the bios and of their gender-swapped copies.
     occupations : int64 array of shape (n,)
         Codes below ``n_labels``.
+    genders : int array of shape (n,)
+        0 male, 1 female.
     n_labels : int
     """
 
     features: FloatArray
     counterfactuals: FloatArray
     occupations: npt.NDArray[np.int64]
+    genders: npt.NDArray[np.int8]
     n_labels: int
 
 
@@ -51,7 +61,7 @@ def fit_head(
     method: str,
     settings: Settings,
     seed: int,
-    report: Callable[[int, float], object] | None = None,
+    report: Callable[[int, Mapping[str, float]], object] | None = None,
 ) -> dict[str, FloatArray]:
     """Train a network with one hidden layer, ``output(relu(hidden(features)))``, by Adam.
 
@@ -67,7 +77,8 @@ def fit_head(
         Of the weights, the batches and the auditor. The same seed gives the same weights on the
         same machine with the same number of threads.
     report : callable, optional
-        Told each step's number and loss.
+        Told each step's number and figures: ``loss``, and where worst bios are searched for
+        ``auditor_distance``, their mean fair distance, and ``auditor_multiplier`` (see `Audit`).
 
     Returns
     -------
@@ -78,7 +89,8 @@ def fit_head(
     Raises
     ------
     MlflowException
-        When no bio has anything to swap, and the method learns from that.
+        When no bio has anything to swap, and the method learns from that; when the sensitive
+        subspace would be all there is.
     """
     # Features come in any scale; the auditor's random start is within 0.1 of each.
     mean = examples.features.mean(axis=0)
@@ -88,22 +100,33 @@ def fit_head(
     counterfactuals = torch.from_numpy((examples.counterfactuals - mean) / spread)
     labels = torch.from_numpy(examples.occupations)
     with _seeded(seed):
-        turn, n_sensitive = torch.eye(features.shape[1]), 0
-        if method in SUBSPACE_METHODS:
-            turn, n_sensitive = _turn(features - counterfactuals, settings.directions)
-            features, counterfactuals = features @ turn, counterfactuals @ turn
-        if method == "project":
-            features[:, :n_sensitive] = 0
+        seen, n_sensitive = _seen(
+            method, features, counterfactuals, torch.from_numpy(examples.genders), settings
+        )
+        if seen is not None:
+            features, counterfactuals = features @ seen, counterfactuals @ seen
+        weights = torch.ones(len(labels))
+        if method == "balanced":
+            weights = torch.from_numpy(balanced_weights(examples.genders, examples.occupations))
         if method == "cda":
             features = torch.cat([features, counterfactuals])
-            labels = torch.cat([labels, labels])
+            labels, weights = torch.cat([labels, labels]), torch.cat([weights, weights])
         network = nn.Sequential(
             nn.Linear(features.shape[1], settings.width),
             nn.ReLU(),
             nn.Linear(settings.width, examples.n_labels),
         )
+        audits: deque[Audit] = deque(maxlen=1)
         objective = _objective(
-            method, network, features, counterfactuals, labels, n_sensitive, settings
+            method,
+            network,
+            features,
+            counterfactuals,
+            labels,
+            weights,
+            n_sensitive,
+            settings,
+            audits,
         )
         optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
         for step, rows in enumerate(_balanced_batches(labels, settings)):
@@ -112,12 +135,16 @@ def fit_head(
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             if report is not None:
-                report(step, loss.item())
+                figures = {"loss": loss.item()}
+                if audits:
+                    figures["auditor_distance"] = audits[-1].distance
+                    figures["auditor_multiplier"] = audits[-1].multiplier
+                report(step, figures)
     hidden, output = cast(nn.Linear, network[0]), cast(nn.Linear, network[2])
     weight = hidden.weight.detach().double()
-    if method == "project":
-        weight[:, :n_sensitive] = 0
-    weight = weight @ turn.double().T / torch.from_numpy(spread).double()
+    if seen is not None:
+        weight = weight @ seen.double().T
+    weight = weight / torch.from_numpy(spread).double()
     bias = hidden.bias.detach().double() - weight @ torch.from_numpy(mean).double()
     return {
         "hidden.weight": weight.float().numpy(),
@@ -157,13 +184,16 @@ def _objective(
     features: torch.Tensor,
     counterfactuals: torch.Tensor,
     labels: torch.Tensor,
+    weights: torch.Tensor,
     n_sensitive: int,
     settings: Settings,
+    audits: deque[Audit],
 ) -> Objective:
-    """Return the loss of a method on the rows of a batch."""
+    """Return the loss of a method on the rows of a batch; ``audits`` gets what an auditor finds."""
 
     def plain(rows: torch.Tensor) -> torch.Tensor:
-        return functional.cross_entropy(network(features[rows]), labels[rows])
+        losses = functional.cross_entropy(network(features[rows]), labels[rows], reduction="none")
+        return (losses * weights[rows]).mean()
 
     def paired(rows: torch.Tensor) -> torch.Tensor:
         logits = network(features[rows])
@@ -174,61 +204,111 @@ def _objective(
         return paired
     if method not in ("sensei", "sensr"):
         return plain
-    fair = _fair_algorithm(method, network, features.shape[1], n_sensitive, settings)
-    fair.train()
-
-    def audited(rows: torch.Tensor) -> torch.Tensor:
-        loss: torch.Tensor = fair(features[rows], labels[rows]).loss
-        return loss
-
-    return audited
-
-
-def _fair_algorithm(
-    method: str, network: nn.Module, width: int, n_sensitive: int, settings: Settings
-) -> Any:
-    library = _infairness()
-    distance = library.distances.SensitiveSubspaceDistance()
-    distance.fit(torch.eye(width)[:, :n_sensitive])
-    auditor = {"auditor_nsteps": settings.auditor_steps, "auditor_lr": settings.auditor_rate}
-    if method == "sensr":
-        return library.fairalgo.SenSR(
-            network,
-            distance,
-            functional.cross_entropy,
-            eps=settings.eps,
-            lr_lamb=settings.multiplier_rate,
-            lr_param=1.0,
-            **auditor,
+    eps = min(settings.eps, _reach(features[:, n_sensitive:], labels))
+    if eps < settings.eps:
+        _logger.warning(
+            "biasbios: eps is cut from %g to %.3g, half the way to the next occupation: a "
+            "classifier that treats alike what lies further apart tells no occupations.",
+            *(settings.eps, eps),
         )
-    squared = library.distances.SquaredEuclideanDistance()
-    squared.fit(num_dims=network[-1].out_features)  # type: ignore[index]
-    return library.fairalgo.SenSeI(
-        network,
-        distance,
-        _OnProbabilities(squared),
-        functional.cross_entropy,
-        rho=settings.rho,
-        eps=settings.eps,
-        **auditor,
+    auditor = Auditor(
+        n_sensitive=n_sensitive,
+        eps=eps,
+        steps=settings.auditor_steps,
+        rate=settings.auditor_rate,
     )
 
+    def worst(rows: torch.Tensor) -> torch.Tensor:
+        """SenSR: the loss of the worst bio nearby."""
 
-class _OnProbabilities(nn.Module):
-    """A distance of outputs taken between probabilities: bounded, unlike that of logits.
+        def loss(logits: torch.Tensor) -> torch.Tensor:
+            return functional.cross_entropy(logits, labels[rows], reduction="none")
 
-    Parameters
-    ----------
-    distance : inFairness.distances.Distance
+        found = auditor.audit(network, features[rows], loss)
+        audits.append(found)
+        return loss(network(found.worst)).mean()
+
+    def invariant(rows: torch.Tensor) -> torch.Tensor:
+        """SenSeI: the distance between the predictions for a bio and for the worst one nearby."""
+        logits = network(features[rows])
+        own = logits.softmax(dim=1)
+        fixed = own.detach()
+        found = auditor.audit(network, features[rows], lambda worst: _apart(worst, fixed))
+        audits.append(found)
+        unfairness = _apart(network(found.worst), own).mean()
+        return functional.cross_entropy(logits, labels[rows]) + settings.rho * unfairness
+
+    return worst if method == "sensr" else invariant
+
+
+def _reach(features: torch.Tensor, labels: torch.Tensor) -> float:
+    """Return the squared half of the distance from an occupation to the next, by their means.
+
+    The median over the occupations; infinite where there is one alone.
     """
+    present = torch.unique(labels)
+    means = torch.stack([features[labels == label].mean(dim=0) for label in present])
+    if len(means) < 2:
+        return math.inf
+    apart = torch.cdist(means, means).fill_diagonal_(math.inf)
+    return (apart.min(dim=1).values.median().item() / 2) ** 2
 
-    def __init__(self, distance: nn.Module) -> None:
-        super().__init__()
-        self.distance = distance
 
-    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        distance: torch.Tensor = self.distance(a.softmax(dim=-1), b.softmax(dim=-1))
-        return distance
+def _apart(logits: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
+    """Return the squared distance of predictions, of probabilities: bounded, unlike of logits."""
+    return (logits.softmax(dim=1) - probabilities).square().sum(dim=1)
+
+
+def _seen(
+    method: str,
+    features: torch.Tensor,
+    counterfactuals: torch.Tensor,
+    genders: torch.Tensor,
+    settings: Settings,
+) -> tuple[torch.Tensor | None, int]:
+    """Return the matrix through which a method sees standardized features; None for as they are.
+
+    Beside it, how many of the features that it gives, the first, span the sensitive subspace.
+    """
+    if method == "leace":
+        return _least_squares_erasure(features, genders), 0
+    if method == "inlp":
+        return _null_space(features, genders, settings.projections), 0
+    if method not in ("project", "sensr", "sensei"):
+        return None, 0
+    turn, n_sensitive = _turn(features - counterfactuals, settings.directions)
+    if method == "project":
+        return turn[:, n_sensitive:], 0
+    return turn, n_sensitive
+
+
+def _least_squares_erasure(features: torch.Tensor, genders: torch.Tensor) -> torch.Tensor:
+    """Return what takes out all that a linear classifier could tell genders by."""
+    with warnings.catch_warnings():  # at import it uses torch.jit.script, which is to go
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch.jit")
+        from concept_erasure import LeaceEraser
+
+    eraser = LeaceEraser.fit(features.double(), genders.double())
+    return eraser.P.T.float()
+
+
+def _null_space(features: torch.Tensor, genders: torch.Tensor, most: int) -> torch.Tensor:
+    """Project out the directions of linear classifiers of gender until none beats a guess."""
+    from sklearn.linear_model import RidgeClassifier
+
+    found: list[npt.NDArray[np.float64]] = []
+    whole, labels = features.double().numpy(), genders.numpy()
+    guess = max(np.mean(labels), 1 - np.mean(labels))
+    projection = np.eye(whole.shape[1])
+    while guess < 1 and len(found) < min(most, whole.shape[1] - 1):
+        classifier = RidgeClassifier().fit(whole @ projection, labels)
+        if found and classifier.score(whole @ projection, labels) <= guess:
+            break
+        direction = projection @ classifier.coef_.ravel()
+        found.append(direction / np.linalg.norm(direction))
+        basis, _ = np.linalg.qr(np.stack(found, axis=1))
+        projection = np.eye(len(basis)) - basis @ basis.T
+    return torch.from_numpy(projection).float()
 
 
 def _turn(differences: torch.Tensor, directions: int) -> tuple[torch.Tensor, int]:
@@ -257,6 +337,20 @@ def _turn(differences: torch.Tensor, directions: int) -> tuple[torch.Tensor, int
             expected="bios with gendered words, from which the sensitive directions are learned",
             fix="use another scope, or a method that needs no such directions (baseline, cda, clp)",
         )
+    width = differences.shape[1]
+    if directions >= width:
+        raise invalid(
+            "directions",
+            found=f"{directions} for features of length {width}",
+            expected=f"less than {width}: the rest is what occupations are told from",
+            fix=f"use directions={min(25, max(1, width // 10))}",
+        )
+    if directions > len(changed):
+        _logger.warning(
+            "biasbios: the sensitive subspace has %d directions instead of %d, one for each bio "
+            "that the swap changes.",
+            *(len(changed), directions),
+        )
     metric = _infairness().distances.SVDSensitiveSubspaceDistance()
     metric.fit(changed, n_components=min(directions, *changed.shape))
     # The metric's matrix is a projection: its eigenvalues are 0 (sensitive) and 1, in this order.
@@ -268,5 +362,4 @@ def _infairness() -> Any:
     with warnings.catch_warnings():  # at import it uses functorch.vmap, which torch has renamed
         warnings.filterwarnings("ignore", category=FutureWarning, module="inFairness")
         import inFairness.distances
-        import inFairness.fairalgo
     return inFairness

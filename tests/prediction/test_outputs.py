@@ -379,7 +379,7 @@ def test_zero_shot_classification(form: str) -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ([{"choices": []}, {"choices": []}], "choices"),
+        ([[{"choices": []}], [{"choices": []}]], "choices"),
         ([{"label": "nurse"}, {"score": 1.0}], r"a dict with the keys \['score'\] for row 8"),
         ([[{"label": "nurse", "score": 1.0}], [{"name": "poet"}]], r"\['name'\].* for row 8"),
         (["nurse", {"label": "poet"}], "a dict for row 8 and a label for row 7"),

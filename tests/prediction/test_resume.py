@@ -226,5 +226,5 @@ def test_window_files_hold_plain_arrays(
 ) -> None:
     run(load(), bios.head(WINDOW), resume_dir=str(tmp_path / "w"))
     (path,) = windows(tmp_path / "w")
-    assert path.read_bytes().startswith(b"biasbios window 2\n")
+    assert path.read_bytes().startswith(b"biasbios window 3\n")
     assert json.loads(json.dumps(path.name.removesuffix(".window"))).isalnum()

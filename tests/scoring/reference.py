@@ -92,6 +92,8 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
         out["fpr_gap_abs"] = mean([abs(gap) for gap in fpr_gaps])
 
     swapped = rows.counterfactual_predictions
+    if swapped is not None and not (rows.changed is not None and not any(rows.changed)):
+        out.update(reference_parts(rows, swapped, min_cell))
     # Copies that are all the same show nothing.
     nothing = rows.changed is not None and not any(rows.changed)
     if rows.changed is not None:
@@ -126,4 +128,67 @@ def reference_metrics(rows: Rows, min_cell: int = 1) -> dict[str, float]:
             out.update({name: mean(value) for name, value in values.items()})
         if changed:
             out["ctf_changed"] = mean(changed)
+    return out
+
+
+def reference_parts(rows: Rows, swapped: Sequence[str], min_cell: int) -> dict[str, float]:
+    """TPRs of each gender in the words of each, and Kitagawa's two parts of their difference."""
+    out: dict[str, float] = {}
+    bios = list(zip(rows.occupations, rows.genders, rows.predictions, swapped, strict=True))
+    other = {"male": "female", "female": "male"}
+    gaps: dict[str, list[Fraction]] = {"words": [], "rest": []}
+    variances: dict[str, list[Fraction]] = {"words": [], "rest": []}
+    fpr: dict[str, list[Fraction]] = {"words": [], "rest": []}
+    for occupation in rows.labels:
+        if min(sum((y, g) == (occupation, h) for y, g, _, _ in bios) for h in other) < min_cell:
+            continue
+        for rate in ("tpr", "fpr"):
+            # By gender of the bio, in whose words: whether the occupation is predicted.
+            said: dict[tuple[str, str], list[bool]] = {}
+            for gender in other:
+                kept = [
+                    (p, q)
+                    for y, g, p, q in bios
+                    if g == gender and (y == occupation) == (rate == "tpr")
+                ]
+                said[gender, gender] = [p == occupation for p, _ in kept]
+                said[gender, other[gender]] = [q == occupation for _, q in kept]
+            if not all(said.values()):
+                continue
+            t = {key: Fraction(sum(values), len(values)) for key, values in said.items()}
+            mm, mf = t["male", "male"], t["male", "female"]
+            fm, ff = t["female", "male"], t["female", "female"]
+            found = {"words": ((mm - mf) + (fm - ff)) / 2, "rest": ((mm - fm) + (mf - ff)) / 2}
+            if rate == "fpr":
+                for part, value in found.items():
+                    fpr[part].append(value)
+                continue
+            for part, sign in (("words", -1), ("rest", 1)):
+                out[f"tpr_gap_{part}/{occupation}"] = float(found[part])
+                gaps[part].append(found[part])
+                variance = Fraction(0)
+                for gender in other:
+                    each = [
+                        Fraction(int(a) + sign * int(b), 2)
+                        for a, b in zip(
+                            said[gender, gender], said[gender, other[gender]], strict=True
+                        )
+                    ]
+                    if len(each) < 2:
+                        break
+                    middle = sum(each) / len(each)
+                    squares = sum((x - middle) ** 2 for x in each)
+                    variance += squares / (len(each) - 1) / len(each)
+                else:
+                    variances[part].append(found[part] ** 2 - variance)
+    for part in ("words", "rest"):
+        if gaps[part]:
+            out[f"gap_rms_{part}"] = math.sqrt(mean([x**2 for x in gaps[part]]))
+            out[f"gap_abs_{part}"] = mean([abs(x) for x in gaps[part]])
+        if variances[part]:
+            debiased = sum(variances[part]) / len(variances[part])
+            out[f"gap_rms_{part}_debiased"] = math.sqrt(max(0, debiased))
+        if fpr[part]:
+            out[f"fpr_gap_rms_{part}"] = math.sqrt(mean([x**2 for x in fpr[part]]))
+            out[f"fpr_gap_abs_{part}"] = mean([abs(x) for x in fpr[part]])
     return out

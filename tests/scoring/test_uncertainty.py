@@ -7,12 +7,13 @@ import pytest
 from scipy import stats
 
 from biasbios_mlflow.scoring import Counts, scores_from_counts
-from biasbios_mlflow.scoring.scores import point_metrics
+from biasbios_mlflow.scoring.evidence import Evidence
 from biasbios_mlflow.scoring.shares import (
     fay_feuer_interval,
     mean_share_interval,
     wilson_interval,
 )
+from biasbios_mlflow.scoring.specs import resampled_metrics
 from biasbios_mlflow.scoring.uncertainty import replicates
 
 
@@ -101,8 +102,10 @@ def test_replicates_have_the_distribution_of_resampled_bios() -> None:
             changed=columns["changed"][rows] == 1,
             labels=list("abc"),
         )
-        for name, value in point_metrics(again, min_cell=5)[0].items():
-            resampled.setdefault(name, []).append(value)
+        evidence = Evidence.of(again)
+        for spec, value in resampled_metrics(evidence, evidence):
+            for name, k in spec.names(list("abc")):
+                resampled.setdefault(name, []).append(float(value if k is None else value[k]))
     drawn = replicates(counts, n_replicates=5000, seed=1)
     drawn.update({f"tpr_gap/{label}": drawn["tpr_gap"][:, k] for k, label in enumerate("abc")})
     del drawn["tpr_gap"]

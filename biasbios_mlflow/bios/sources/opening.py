@@ -17,6 +17,7 @@ from biasbios_mlflow.bios.sources.parts import OneSplit, Together
 from biasbios_mlflow.bios.sources.pickles import PickleSource
 from biasbios_mlflow.bios.sources.source import Source
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import redacted_uri
 
 __all__ = ["open_source"]
 
@@ -67,7 +68,8 @@ def open_source(source: Any, split: str | None = None, *, mark_splits: bool = Fa
         short = name.rstrip("/").rpartition("/")[2].removeprefix("hub:")
         return _of_splits(load_hub(name.removeprefix("hub:")), short, name, split, mark_splits)
     if is_artifact(name):
-        return open_artifact(name, lambda path: _open_path(path, name, split, mark_splits))
+        shown = redacted_uri(name)
+        return open_artifact(name, lambda path: _open_path(path, shown, split, mark_splits))
     return _open_path(Path(source), name, split, mark_splits)
 
 

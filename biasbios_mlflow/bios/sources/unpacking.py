@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.temporary import temporary_folder
 
 __all__ = ["opened", "readable", "stem", "unpacked"]
 
@@ -66,7 +66,7 @@ def unpacked(path: Path) -> Iterator[Path]:
     if path.suffix.lower() != ".gz":
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="biasbios-") as folder:
+    with temporary_folder() as folder:
         copy = Path(folder) / path.stem
         with opened(path) as packed, copy.open("wb") as file:
             while piece := packed.read(_PIECE):

@@ -173,6 +173,12 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
     request_timeout: Nothing[float] = pydantic.Field(
         60.0, gt=0, description="of an openai:/ model: seconds after which a request has failed"
     )
+    samples: Asking[int] = pydantic.Field(
+        1,
+        ge=1,
+        description="of an openai:/ model: so often each question is asked (1, or 3 and more); the "
+        "first answer is the label, the others' shares are probabilities",
+    )
     temperature: Asking[float] = pydantic.Field(
         0.0, ge=0, description="of an openai:/ model; 0: the answer it finds best"
     )
@@ -226,6 +232,13 @@ or equal to 1. Fix: bios of each gender that an occupation needs to be scored.
         if n_jobs == 0:
             raise ValueError("a number of processes from 1 on, or -1 for all cores")
         return n_jobs
+
+    @pydantic.field_validator("samples")
+    @classmethod
+    def _enough_samples(cls, samples: int) -> int:
+        if samples == 2:
+            raise ValueError("1, or 3 and more: of one share the noise cannot be told")
+        return samples
 
     @pydantic.field_validator("prompt")
     @classmethod

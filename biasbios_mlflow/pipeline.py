@@ -298,6 +298,7 @@ def _outcomes(bios: Bios, pair: PredictedPair, reader: OutputReader) -> Outcomes
         counterfactual_probabilities=matrix,
         changed=pair.changed,
         marks={MARK_UNREADABLE: reader.is_unreadable(pair.original)} if reader.text else None,
+        draws=reader.returns.draws,
         labels=reader.labels.names,
     )
 
@@ -367,7 +368,8 @@ def _evaluate(
     told: Sequence[str],
 ) -> Evaluation:
     reader = output_reader(bios.labels, config, returns=returns, occupation_ids=bios.occupation_ids)
-    probe = Probe(predictor, reader) if predictor.swaps else None
+    asked_again = predictor.swaps and not predictor.asks_once
+    probe = Probe(predictor, reader) if asked_again else None
     watch = Stopwatch()
     total: WindowResult | None = None
     folder = make_folder() if config.log_predictions else None

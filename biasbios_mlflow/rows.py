@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,20 +83,36 @@ class RowsWriter:
             What the prediction codes stand for.
         """
         table = rows_table(bios, pair, outcomes, names)
-        if self._writer is None:
-            about = json.dumps({"labels": list(outcomes.labels)}).encode()
-            schema = table.schema.with_metadata({_METADATA: about})
-            # Dictionaries of numbers that hardly repeat cost time and space.
-            strings = [column.name for column in schema if column.type == pa.string()]
-            self._writer = pq.ParquetWriter(
-                self.path, schema, compression="zstd", use_dictionary=strings
-            )
-        self._writer.write_table(table.replace_schema_metadata(self._writer.schema.metadata))
+        with _written(self.path):
+            if self._writer is None:
+                about = json.dumps({"labels": list(outcomes.labels)}).encode()
+                schema = table.schema.with_metadata({_METADATA: about})
+                # Dictionaries of numbers that hardly repeat cost time and space.
+                strings = [column.name for column in schema if column.type == pa.string()]
+                self._writer = pq.ParquetWriter(
+                    self.path, schema, compression="zstd", use_dictionary=strings
+                )
+            self._writer.write_table(table.replace_schema_metadata(self._writer.schema.metadata))
 
     def close(self) -> None:
         """Finish the file."""
         if self._writer is not None:
-            self._writer.close()
+            with _written(self.path):
+                self._writer.close()
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Turn what a full disk raises in the block into a user error."""
+    try:
+        yield
+    except OSError as error:
+        raise invalid(
+            path.name,
+            found=f"no way to write it in {path.parent} ({error})",
+            expected="a folder for temporary files, with room for a few bytes a bio",
+            fix="set TMPDIR to a folder with room, or log_predictions to false",
+        ) from error
 
 
 def rows_table(bios: Bios, pair: PredictedPair, outcomes: Outcomes, names: Sequence[str]) -> Any:

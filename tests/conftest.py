@@ -51,8 +51,11 @@ _SLOW = (
     "plugin/test_project.py",
     "prediction/test_flavors.py::test_several_processes",
     "prediction/test_resume.py::test_killed",
+    "prediction/test_language.py",
+    "prediction/test_remote.py::test_killed",
     "prediction/test_served.py",
     "prediction/test_transformers.py",
+    "prediction/test_zero_shot.py",
     "report/test_browser.py",
     "report/test_compare.py",
     "report/test_files.py",
@@ -65,7 +68,7 @@ _SLOW = (
     "training/test_classifiers.py",
 )
 _STARTED_BY = {"browser": "browser", "mlflow_server": "server", "spark": "spark"}
-_TORCH = {"encoder", "bert_uri", "bert_all_uri", "tokenizer"}
+_TORCH = {"encoder", "bert_uri", "bert_all_uri", "tokenizer", "words"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

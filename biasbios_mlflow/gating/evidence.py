@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 __all__ = [
+    "ERROR_TAG",
     "EVIDENCE_TAG",
     "GATE_FILE",
     "REASON_TAG",
@@ -31,6 +32,8 @@ VERDICT_TAG = "biasbios.gate"
 REASON_TAG = "biasbios.gate.reason"
 EVIDENCE_TAG = "biasbios.gate.evidence"
 REPLACED_TAG = "biasbios.gate.replaced_by"
+ERROR_TAG = "biasbios.gate.error"
+"""Why a later gate on the version could not run, while its verdict stands."""
 
 GATE_FILE = "gate.json"
 """The verdict on every rule, beside the evaluation's own files."""

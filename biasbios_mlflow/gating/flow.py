@@ -19,6 +19,7 @@ from biasbios_mlflow.evaluator import read_bios
 from biasbios_mlflow.fingerprint import Fingerprint
 from biasbios_mlflow.gating.decision import Measured, RuleVerdict, decide
 from biasbios_mlflow.gating.evidence import (
+    ERROR_TAG,
     EVIDENCE_TAG,
     GATE_FILE,
     REASON_TAG,
@@ -456,10 +457,19 @@ class _Registry:
         return replace(result, promoted=True)
 
     def tag_error(self, error: BaseException) -> None:
-        """Say on the version that the gate could not run, as far as the registry can be reached."""
+        """Say on the version that the gate could not run, as far as the registry can be reached.
+
+        A verdict that stands, on evidence that holds, is not taken off: that a gate broke says
+        nothing against it, and a champion must not lose its proof to an outage.
+        """
         if not self._write or self._concluded:
             return
         try:
+            before = read_evidence(self._client, self.name, self.version)
+            if before is not None and before.verdict in ("passed", "failed") and before.holds:
+                said = redacted(f"{type(error).__name__}: {error}")
+                self._tag(self.version, ERROR_TAG, said)
+                return
             self._tag(self.version, REASON_TAG, redacted(f"{type(error).__name__}: {error}"))
             self._tag(self.version, VERDICT_TAG, "error")
         except Exception as second:  # the first error is what the user must see
@@ -534,7 +544,7 @@ class _Registry:
         self._tag(self.version, REASON_TAG, result.reason)
         # The verdict last: where it stands, the rest does too.
         self._tag(self.version, VERDICT_TAG, result.verdict)
-        self._remove(self.version, *_OLD_TAGS)
+        self._remove(self.version, ERROR_TAG, *_OLD_TAGS)
         self._concluded = result.promote is None or not result.passed
 
     def _tag(self, version: str, key: str, value: str) -> None:

@@ -134,6 +134,7 @@ class AnswerReader:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
+        self._size = len(names)
         self._codes: dict[str, int] = {}
         for code, name in enumerate(names):
             self._codes.setdefault(canonical(name), code)
@@ -172,6 +173,11 @@ class AnswerReader:
         if values is not None:
             return self._read_values(values)
         return self._read_named([text])
+
+    @property
+    def size(self) -> int:
+        """Number of occupations."""
+        return self._size
 
     def is_label(self, answer: object) -> bool:
         """Tell whether an answer is an occupation as it stands, in any spelling."""

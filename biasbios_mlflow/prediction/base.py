@@ -108,6 +108,8 @@ class Predictor(ABC):
         The model's own ``predict``, if this is a faster way to the same; None where this is it.
     cuts_alone : bool
         Whether its own ``predict`` fails at texts that this one cuts.
+    asks_once : bool
+        Whether it costs to ask about a text again: the probe then asks nothing.
     told : tuple of str
         What of it makes figures doubtful, or is counted otherwise than one may think.
     """
@@ -121,6 +123,7 @@ class Predictor(ABC):
     parallel: bool = False
     reference: Predictor | None = None
     cuts_alone: bool = False
+    asks_once: bool = False
     told: tuple[str, ...] = ()
 
     def about(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ values. With torch, and imported only when such a model is evaluated.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,10 +18,11 @@ import torch
 
 from biasbios_mlflow.prediction.prompts import Prompt, shown
 from biasbios_mlflow.prediction.tokens import TokenModel, find_max_length, is_out_of_memory
+from biasbios_mlflow.redaction import logger
 
 __all__ = ["CausalModel", "Endings", "LabelScore", "Questions"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 LabelScore = Literal["sum", "mean"]
 """Whether an occupation's log-likelihood is that of all its tokens or of one on average."""
@@ -76,10 +76,10 @@ class Endings:
         nodes: dict[tuple[int, ...], int] = {(): 0}
         scored = []
         for owner, ids in enumerate(labels):
-            for place, token in enumerate(ids):
+            for place, one in enumerate(ids):
                 before = tuple(ids[:place])
                 nodes.setdefault(before, len(nodes))
-                scored.append((nodes[before], token, owner))
+                scored.append((nodes[before], one, owner))
         paths = list(nodes)
         sees = np.zeros((len(paths), len(paths)), dtype=bool)
         for path, node in nodes.items():

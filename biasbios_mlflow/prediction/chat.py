@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.config import EvaluationConfig
@@ -93,7 +94,8 @@ class ChatPredictor(Predictor):
             return
         asked = ModelInputs(inputs.bios, inputs.source, questions, inputs.features)
         for rows, output in self.own.predict(asked):
-            yield rows, _without_question(output, questions[rows])  # type: ignore[index]
+            of_these = [questions[i] for i in np.arange(len(questions))[rows].tolist()]
+            yield rows, _without_question(output, of_these)
 
     def _ask(self, question: str) -> object:
         message = {"role": "user", "content": question}

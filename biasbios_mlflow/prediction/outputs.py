@@ -73,6 +73,8 @@ class Returns:
         Whether the labels are answers in words, to be read (see `AnswerReader`).
     prompt : str or None
         The template of what was asked, where the model got more than the bio.
+    draws : int or None
+        Of how many answers that were drawn the probabilities are shares, where they are that.
     """
 
     kind: Kind | None = None
@@ -81,6 +83,7 @@ class Returns:
     no_probabilities: str | None = None
     text: bool = False
     prompt: str | None = None
+    draws: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,6 +151,7 @@ class Probe:
             return
         inputs = _inputs(candidates, vectors=self._predictor.reads_vectors)
         reader = self._names.another(self._predictor.returns)
+        reader.learn(self._names.state())  # a few texts are read as all were
         try:
             asked = reader.read_window(list(self._predictor.predict(inputs)), inputs.rows)
         except Exception as error:

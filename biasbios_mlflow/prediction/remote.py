@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED as ANY
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from biasbios_mlflow.bios.occupations import as_objects
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid, missing_extra
 from biasbios_mlflow.fingerprint import Identity
 from biasbios_mlflow.prediction.answers import AnswerReader, answer_text
 from biasbios_mlflow.prediction.base import Predictor
 from biasbios_mlflow.prediction.inputs import ModelInputs
-from biasbios_mlflow.prediction.outputs import Returns
+from biasbios_mlflow.prediction.outputs import Output, Returns
 from biasbios_mlflow.prediction.prompts import Prompt
 
 __all__ = ["OPTIONS", "SCHEME", "AnswerStore", "RemotePredictor"]
@@ -32,7 +33,14 @@ __all__ = ["OPTIONS", "SCHEME", "AnswerStore", "RemotePredictor"]
 SCHEME = "openai:/"
 """Before the name of a model at an OpenAI-compatible address."""
 
-OPTIONS = ("concurrency", "max_answer_tokens", "max_retries", "request_timeout", "temperature")
+OPTIONS = (
+    "concurrency",
+    "max_answer_tokens",
+    "max_retries",
+    "request_timeout",
+    "samples",
+    "temperature",
+)
 """Options that only such a model heeds."""
 
 _KEY = "OPENAI_API_KEY"
@@ -65,6 +73,7 @@ class AnswerStore:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with closing(self._open()) as db, db:
+                db.execute("PRAGMA journal_mode = WAL")
                 db.execute(
                     "CREATE TABLE IF NOT EXISTS answers "
                     "(key TEXT PRIMARY KEY, text TEXT, tokens_in INTEGER, tokens_out INTEGER)"
@@ -79,7 +88,11 @@ class AnswerStore:
 
     def _open(self) -> sqlite3.Connection:
         assert self._path is not None
-        return sqlite3.connect(self._path, timeout=60)
+        db = sqlite3.connect(self._path, timeout=60)
+        # A kill loses nothing of what was written; waiting for the disk would take longer than
+        # some answers.
+        db.execute("PRAGMA synchronous = NORMAL")
+        return db
 
     def load(self, keys: list[str]) -> dict[str, _Answer]:
         """Return the answers that are there, by key."""
@@ -125,6 +138,7 @@ class RemotePredictor(Predictor):
     """
 
     options = frozenset({"answers", "prompt", *OPTIONS})
+    asks_once = True
 
     def __init__(self, uri: str, config: EvaluationConfig) -> None:
         try:
@@ -135,8 +149,8 @@ class RemotePredictor(Predictor):
         self._key = os.environ.get(_KEY, "")
         if not self._key and not os.environ.get(_ADDRESS):
             raise invalid(
-                _KEY,
-                found="no such environment variable",
+                "environment",
+                found=f"no variable {_KEY}",
                 expected=f"the key for OpenAI's own address, or another one in {_ADDRESS}",
                 fix=f"set {_KEY} or {_ADDRESS}",
             )
@@ -154,17 +168,32 @@ class RemotePredictor(Predictor):
         if config.max_answer_tokens is not None:
             self._settings["max_tokens"] = config.max_answer_tokens
         self._concurrency = config.concurrency
+        self._samples = config.samples
+        if config.samples > 1 and config.temperature == 0:
+            raise invalid(
+                "temperature",
+                found="0, with samples=" + str(config.samples),
+                expected="answers that are drawn: a temperature above 0",
+                fix="set the temperature that the model is deployed with",
+            )
         self._quotes = config.log_texts
         self._store = AnswerStore(None if config.resume_dir is None else Path(config.resume_dir))
         self._counted = {"requests": 0, "taken_over": 0, "tokens_in": 0, "tokens_out": 0}
         host = address.partition("://")[2].rpartition("@")[2].rstrip("/")
         self.path = f"{uri} at {host}, answers in words"
         self.identity = Identity(f"{uri}@{host}")
-        self.returns = Returns(text=True, prompt=self._prompt.template)
+        drawn = config.samples > 1
+        self.returns = Returns(
+            kind="probabilities" if drawn else None,
+            text=True,
+            prompt=self._prompt.template,
+            draws=config.samples - 1 if drawn else None,
+        )
         if config.temperature > 0:
+            beside = "; ctf is freed from that chance, ctf_gap is not" if drawn else ""
             self.told = (
                 f"answers are drawn (temperature {config.temperature:g}): another evaluation gives "
-                "others, and flips are by chance too",
+                f"others, and flips are by chance too{beside}",
             )
 
     def about(self) -> dict[str, Any]:
@@ -176,26 +205,53 @@ class RemotePredictor(Predictor):
         names = inputs.bios.labels.names
         reader = AnswerReader(names)
         rows: dict[str, list[int]] = {}
-        questions: dict[str, str] = {}
         for row, text in enumerate(inputs.texts):
-            question = self._prompt.fill(text, names)
-            key = self._key_of(question)
-            questions[key] = question
-            rows.setdefault(key, []).append(row)
-        there = self._store.load(list(questions))
+            rows.setdefault(self._prompt.fill(text, names), []).append(row)
+        asked = {
+            self._key_of(question, sample): (question, sample)
+            for question in rows
+            for sample in range(self._samples)
+        }
+        whole: dict[str, dict[int, str | None]] = {question: {} for question in rows}
+        for key, answer in self._answers(asked, reader, names):
+            question, sample = asked[key]
+            whole[question][sample] = answer.text
+            if len(whole[question]) == self._samples:
+                answers = whole.pop(question)
+                drawn = [answers[sample] for sample in range(self._samples)]
+                yield np.array(rows[question]), self._output(drawn, len(rows[question]), reader)
+
+    def _output(self, drawn: list[str | None], n: int, reader: AnswerReader) -> object:
+        """Return the first answer, and the shares of the others, for n equal texts.
+
+        The label is none of the answers that are shared out: it would be right too often by them.
+        """
+        if self._samples == 1:
+            return drawn * n
+        shares = np.zeros(reader.size)
+        for text in drawn[1:]:
+            code = reader.read(text).code
+            if code is not None:
+                shares[code] += 1 / (self._samples - 1)
+        return Output(labels=as_objects(drawn[:1] * n), scores=np.tile(shares, (n, 1)))
+
+    def _answers(
+        self, asked: dict[str, tuple[str, int]], reader: AnswerReader, names: Sequence[str]
+    ) -> Iterator[tuple[str, _Answer]]:
+        there = self._store.load(list(asked))
         for key, answer in there.items():
             self._count(answer, "taken_over")
-            yield np.array(rows[key]), [answer.text] * len(rows[key])
-        wanted = [key for key in questions if key not in there]
-        for key, answer in self._ask_all({key: questions[key] for key in wanted}):
+            yield key, answer
+        wanted = {key: question for key, (question, _) in asked.items() if key not in there}
+        for key, answer in self._ask_all(wanted):
             kept = answer
             if not self._quotes and answer.text is not None:  # it may repeat the bio
                 found = reader.read(answer.text)
-                text = found.why if found.code is None else names[found.code]
-                kept = _Answer(text, answer.tokens_in, answer.tokens_out)
+                label = found.why if found.code is None else names[found.code]
+                kept = _Answer(label, answer.tokens_in, answer.tokens_out)
             self._store.save({key: kept})
             self._count(answer, "requests")
-            yield np.array(rows[key]), [answer.text] * len(rows[key])
+            yield key, answer
 
     def _ask_all(self, questions: dict[str, str]) -> Iterator[tuple[str, _Answer]]:
         waiting = iter(questions.items())
@@ -264,8 +320,8 @@ class RemotePredictor(Predictor):
         self._counted["tokens_in"] += answer.tokens_in
         self._counted["tokens_out"] += answer.tokens_out
 
-    def _key_of(self, question: str) -> str:
+    def _key_of(self, question: str, sample: int) -> str:
         assert self.identity is not None
-        content = [self.identity.model, self._settings, question, self._quotes]
+        content = [self.identity.model, self._settings, question, sample, self._quotes]
         encoded = json.dumps(content, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(encoded.encode()).hexdigest()

@@ -108,7 +108,7 @@ class ZeroShotPredictor(Predictor):
         n, k = len(inputs), len(labels)
         firsts = [text for text in inputs.texts for _ in range(k)]
         tokens = self._model.tokenize_pairs(firsts, hypotheses * n)
-        inputs.cut = tokens.cut.reshape(n, k).any(axis=1)
+        inputs.cut = np.asarray(tokens.cut.reshape(n, k).any(axis=1))
         logits: npt.NDArray[np.float64] | None = None
         for rows, found in self._model.run(tokens, lambda output, mask: output.logits.float()):
             if logits is None:

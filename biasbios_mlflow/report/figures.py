@@ -166,16 +166,12 @@ def parts_figure(scores: Mapping[str, Any]) -> Figure:
     >>> [float(bar.get_width()) for bar in parts_figure(scores.to_dict()).axes[0].patches]
     [1.0, 0.0]
     """
-    taken = [
-        row for row in scores["occupations"] if row["scored"] and row[_PARTS[0][0]] is not None
-    ]
-    if not taken:
-        return None
+    taken = [row for row in scores["occupations"] if row[_PARTS[0][0]] is not None]
     shown = sorted(taken[:_MOST_OCCUPATIONS], key=lambda row: float(row["tpr_gap"]))
     with style():
         figure, (axes,) = _figure(height=1.6 + 0.34 * len(shown))
         axes.axvline(0, color=QUIET, linewidth=0.8)
-        widest = 0.0
+        widest = 1e-3
         for (part, label, colour), shift in zip(_PARTS, (-0.19, 0.19), strict=True):
             places = [y + shift for y in range(len(shown))]
             axes.barh(places, [row[part] for row in shown], height=0.34, color=colour, label=label)
@@ -191,8 +187,9 @@ def parts_figure(scores: Mapping[str, Any]) -> Figure:
             f"Part of the TPR gap, men minus women; {percent} interval of each"
             + (f"\n{left_out} further occupations are in the table" if left_out else "")
         )
-        for (_, label, colour), at in zip(_PARTS, ("left", "right"), strict=True):
-            axes.set_title(f"■  {label}", loc=at, y=1.0, color=colour)
+        (_, first, of_first), (_, second, of_second) = _PARTS
+        axes.set_title(f"■  {first}", loc="left", y=1.0, color=of_first)
+        axes.set_title(f"■  {second}", loc="right", y=1.0, color=of_second)
         _lay_out(figure, axes)
     return figure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -115,7 +115,11 @@ class Comparison:
         taken = [n for n in names if all(f"tpr_gap_{part}/{n}" in table.index for part in PARTS)]
         if not taken:
             return []
-        taken.sort(key=lambda name: -abs(float(table.loc[head + name, "a"])))
+        values: dict[str, dict[str, float]] = {
+            model: {str(name): float(value) for name, value in table[model].items()}
+            for model in ("a", "b")
+        }
+        taken.sort(key=lambda name: -abs(values["a"][head + name]))
         columns = [head, *(f"tpr_gap_{part}/" for part in PARTS)]
         lines = [
             "",
@@ -124,7 +128,7 @@ class Comparison:
         ]
         for name in taken[:most]:
             pairs = (
-                " ".join(f"{float(table.loc[c + name, model]):>+8.4f}" for model in ("a", "b"))
+                " ".join(f"{values[model][c + name]:>+8.4f}" for model in ("a", "b"))
                 for c in columns
             )
             lines.append(f"{name[:30]:<30} " + "  ".join(pairs))
@@ -140,6 +144,7 @@ def compare(
     n_replicates: int = 10_000,
     seed: int = 0,
     min_cell: int | None = None,
+    metrics: Collection[str] | None = None,
 ) -> Comparison:
     """Compare two models on the same bios, pair by pair.
 
@@ -163,6 +168,8 @@ def compare(
         Number and seed of the replicates.
     min_cell : int, optional
         Bios each gender needs for an occupation to be scored. Default: as in the scores, or 5.
+    metrics : collection of str, optional
+        Compare these only, which takes less time. Default: all.
 
     Returns
     -------
@@ -197,7 +204,7 @@ def compare(
         confidence=confidence, n_replicates=n_replicates, seed=seed, min_cell=min_cell
     )
     joint = JointCounts.from_outcomes(_rows("a", a), _rows("b", b))
-    return compare_counts(joint, margin=margin, **options)
+    return compare_counts(joint, margin=margin, metrics=metrics, **options)
 
 
 def compare_counts(
@@ -208,6 +215,7 @@ def compare_counts(
     n_replicates: int = 10_000,
     seed: int = 0,
     min_cell: int = 5,
+    metrics: Collection[str] | None = None,
 ) -> Comparison:
     """Compare two models from their joint counts; the rest is as for `compare`."""
     if not joint.a.total:
@@ -224,7 +232,7 @@ def compare_counts(
         for spec in METRICS.values()
         if spec.compared is not None
         for name, k in spec.names(joint.a.labels)
-        if all(name in one for one in values)
+        if all(name in one for one in values) and (metrics is None or name in metrics)
     }
     correlated = {name for name, link in links.items() if isinstance(link, float)}
     bounds = [interval_bounds(one, correlated) for one in evidence]

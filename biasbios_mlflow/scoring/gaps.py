@@ -122,8 +122,8 @@ class GapIntervals:
 def stacked(several: Sequence[Differences]) -> Differences:
     """Put differences of one shape (K,) and confidence together; shape (several, K)."""
     names = ("estimate", "variance", "low", "high", "sampling")
-    arrays = (np.stack([getattr(one, name) for one in several]) for name in names)
-    return Differences(*arrays, several[0].confidence)
+    arrays = {name: np.stack([getattr(one, name) for one in several]) for name in names}
+    return Differences(**arrays, confidence=several[0].confidence)
 
 
 def independent_differences(hits: Numbers, bios: Numbers, confidence: float = 0.95) -> Differences:

@@ -377,8 +377,8 @@ class Pair:
                     squares_a + squares_b - 2 * products[:, chosen],
                     taken[0].cells,
                 )
-                both = (part_differences(v, part) for v in taken)
-                found[f"{rate} {part}"] = PairedGaps(*both, change), chosen
+                a_part, b_part = (part_differences(v, part) for v in taken)
+                found[f"{rate} {part}"] = PairedGaps(a_part, b_part, change), chosen
         return found
 
     @cached_property

@@ -46,6 +46,9 @@ def ctf_values(
     counterfactual_probabilities: npt.ArrayLike,
     predictions: IntArray,
     occupations: IntArray,
+    *,
+    draws: int | None = None,
+    drawn_apart: BoolArray | None = None,
 ) -> dict[str, FloatArray]:
     """Compute every reading of the CTF score for each bio: the one place with these formulas.
 
@@ -61,6 +64,13 @@ def ctf_values(
         outside the label set) has no probability: all four values of that bio are NaN.
     occupations : int array of shape (n,)
         Code of the true occupation.
+    draws : int, optional
+        Where probabilities are shares p of so many answers that were drawn (at least 2, none of
+        them the prediction): p(1 − p)/(draws − 1) of both sides is taken from the squared
+        difference, which frees it from the noise of the draw. On average over draws it is then that
+        of the probabilities themselves; single values can be negative. ``ctf_gap`` keeps the noise.
+    drawn_apart : bool array of shape (n,), optional
+        Which bios have other draws than their counterfactual; by default all.
 
     Returns
     -------
@@ -81,13 +91,24 @@ def ctf_values(
     n_labels = change.shape[1]
     rows = np.arange(len(change))
     known = (predictions >= 0) & (predictions < n_labels)
-    predicted = np.where(known, change[rows, np.where(known, predictions, 0)], np.nan)
+    places = np.where(known, predictions, 0)
+    predicted = np.where(known, change[rows, places], np.nan)
     true_class = np.where(known, change[rows, occupations], np.nan)
     total = np.where(known, np.square(change, out=change).sum(axis=1), np.nan)
+    noise_predicted = noise_true = noise_total = np.zeros(len(rows))
+    if draws is not None:
+        noise = np.zeros(change.shape)
+        for shares in (probabilities, counterfactual_probabilities):
+            p = np.asarray(shares, dtype=np.float64)
+            noise += p * (1 - p) / (draws - 1)
+        if drawn_apart is not None:
+            noise *= np.asarray(drawn_apart)[:, None]
+        noise_predicted, noise_true = noise[rows, places], noise[rows, occupations]
+        noise_total = noise.sum(axis=1)
     return {
-        "ctf": np.square(predicted / 2),
-        "ctf_true_class": np.square(true_class / 2),
-        "ctf_all_classes": total / 4,
+        "ctf": np.square(predicted / 2) - noise_predicted / 4,
+        "ctf_true_class": np.square(true_class / 2) - noise_true / 4,
+        "ctf_all_classes": (total - noise_total) / 4,
         "ctf_gap": np.abs(predicted),
     }
 
@@ -147,12 +168,14 @@ class Outcomes:
         changed: npt.ArrayLike | None = None,
         ids: npt.ArrayLike | None = None,
         marks: Mapping[str, npt.ArrayLike] | None = None,
+        draws: int | None = None,
         labels: Sequence[str],
     ) -> Outcomes:
         """Build from codes and probability matrices that are known to be right.
 
         Parameters are those of the class; ``probabilities`` and ``counterfactual_probabilities`` of
-        shape (n, K) become the CTF values when both are there. Nothing is checked but the lengths;
+        shape (n, K) become the CTF values when both are there (``draws`` as in
+        `ctf_values`). Nothing is checked but the lengths;
         `from_labels` is the checked door.
         """
         columns = {
@@ -171,6 +194,8 @@ class Outcomes:
                 counterfactual_probabilities,
                 columns["predictions"],
                 columns["occupations"],
+                draws=draws,
+                drawn_apart=changed_flags,
             )
             ctf = np.column_stack([values[name] for name in CTF_READINGS])
         if ids is not None:

@@ -171,7 +171,8 @@ def _null_part(pooled: list[int], men: int, women: int, unit: float) -> metrics.
     weights = np.exp(log_pmf - log_pmf.max())
     weight = np.bincount((sums - least)[possible], weights=weights[possible])
     kept = np.flatnonzero(weight > 1e-14 * weight.sum())
-    return (kept + least - men * mean) * unit, weight[kept] / weight[kept].sum(), 0.0
+    sizes = (kept + least - men * mean) * unit
+    return np.asarray(sizes, dtype=np.float64), weight[kept] / weight[kept].sum(), 0.0
 
 
 def _likely(of_kind: int, men: int, total: int) -> npt.NDArray[np.int64]:

@@ -470,13 +470,19 @@ def _of_ctf(reading: str, *, changed_only: bool = False) -> IntervalMethod:
         size, mean, square = e.counts.ctf_moments(reading, changed_only=changed_only)
         return fay_feuer_interval(
             size / e.whole_effect,
-            mean,
+            np.maximum(mean, 0.0),
             square,
             largest=_LARGEST_CTF[reading],
             confidence=e.confidence,
         )
 
     return IntervalMethod("Fay & Feuer", bounds)
+
+
+def _ctf_mean(e: Evidence, reading: str, *, changed_only: bool = False) -> FloatArray:
+    # Freed from the noise of drawn answers, a mean of what is hardly there can come out below 0.
+    mean = e.counts.ctf_moments(reading, changed_only=changed_only)[1]
+    return np.maximum(mean, 0.0)
 
 
 def share_of_mark(mark: str) -> IntervalMethod:
@@ -529,7 +535,7 @@ def _ctf(
     return MetricSpec(
         name=reading,
         meaning=meaning,
-        formula=lambda e: e.counts.ctf_moments(reading)[1],
+        formula=lambda e: _ctf_mean(e, reading),
         better="lower",
         needs=_CTF_NEEDS,
         interval=_of_ctf(reading),
@@ -872,7 +878,7 @@ declare(
     MetricSpec(
         name="ctf_changed",
         meaning="`ctf` over the changed bios only",
-        formula=lambda e: e.counts.ctf_moments("ctf", changed_only=True)[1],
+        formula=lambda e: _ctf_mean(e, "ctf", changed_only=True),
         better="lower",
         needs=(*_CTF_NEEDS, _changes_known, _changed_probabilities),
         interval=_of_ctf("ctf", changed_only=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR
+from tqdm.auto import tqdm
 
 from biasbios_mlflow.bios.checked import check_bios, find_columns
 from biasbios_mlflow.bios.options import READING_OPTIONS
@@ -37,7 +40,7 @@ from biasbios_mlflow.training.classifiers import (
     log_parameters,
 )
 from biasbios_mlflow.training.encoding import CachedEncoder, FloatArray
-from biasbios_mlflow.training.methods import METHODS, TFIDF, TFIDF_METHODS, Settings, check_methods
+from biasbios_mlflow.training.methods import METHODS, TFIDF, Settings, check_methods
 from biasbios_mlflow.training.tables import comparison_table, markdown, method_table, text_table
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ _FOLDER = "benchmark"
 # What the figures depend on: distributions, and what they are imported as.
 _PACKAGES = {
     "biasbios-mlflow": "biasbios_mlflow",
+    "concept-erasure": "concept_erasure",
     "inFairness": "inFairness",
     "numpy": "numpy",
     "scikit-learn": "sklearn",
@@ -184,6 +188,7 @@ def benchmark(
     active = mlflow.active_run()
     with mlflow.start_run(run_name="biasbios benchmark", nested=active is not None) as parent:
         rows = []
+        progress = _Progress(seeds * len(chosen))
         for seed in range(seeds):
             for method in chosen:
                 one = _Job(
@@ -195,6 +200,8 @@ def benchmark(
                     log_models=log_models,
                 )
                 rows.append(one.run(training, test, config, parent=parent.info.run_id))
+                progress.add(rows[-1])
+        progress.close()
         runs = pd.DataFrame(rows)
         runs = runs.sort_values(
             ["method", "seed"], key=lambda c: c.map(chosen.index) if c.name == "method" else c
@@ -218,7 +225,47 @@ def benchmark(
 
 
 def _default_methods(features: str) -> tuple[str, ...]:
-    return TFIDF_METHODS if features == TFIDF else ("baseline", "cda", "clp", "sensei")
+    return ("baseline", "cda") if features == TFIDF else ("baseline", "cda", "clp", "sensei")
+
+
+class _Progress:
+    """Tells how far a benchmark is: a bar on a terminal, else a line a run, with its figures.
+
+    Parameters
+    ----------
+    total : int
+        Runs there are to be.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._start = time.monotonic()
+        self._done = 0
+        off = None if MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR.get() else True
+        self._told = off is None
+        self._bar = tqdm(total=total, desc="benchmark", unit=" runs", disable=off)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take a finished run: a row of the table."""
+        self._done += 1
+        self._bar.update()
+        if not (self._told and self._bar.disable):
+            return
+        spent = time.monotonic() - self._start
+        left = spent / self._done * (self._total - self._done)
+        figures = row["error"] or ", ".join(
+            f"{name} {row[name]:.4f}" for name in HEADLINE if pd.notna(row.get(name))
+        )
+        print(
+            f"benchmark: {self._done} of {self._total} runs, {row['method']} with seed "
+            f"{row['seed']}: {figures}; about {left / 60:.0f} min left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def close(self) -> None:
+        """End the bar."""
+        self._bar.close()
 
 
 def _versions() -> dict[str, str]:

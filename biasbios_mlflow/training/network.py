@@ -5,7 +5,6 @@ Imported only when such a network is trained: it needs torch and, for some metho
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections import deque
@@ -21,13 +20,14 @@ from torch import nn
 from torch.nn import functional
 
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.redaction import logger
 from biasbios_mlflow.training.auditing import Audit, Auditor
 from biasbios_mlflow.training.methods import Settings
 from biasbios_mlflow.training.weights import balanced_weights
 
 __all__ = ["Examples", "fit_head"]
 
-_logger = logging.getLogger(__name__)
+_logger = logger(__name__)
 
 FloatArray = npt.NDArray[np.float32]
 Objective = Callable[[torch.Tensor], torch.Tensor]

@@ -6,6 +6,7 @@ import http.client
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
@@ -76,19 +77,21 @@ class Proxy:
                 if failing is not None:
                     failing(self)
                     return
-                client = http.client.HTTPConnection(to.hostname, to.port, timeout=60)
                 headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
-                client.request(self.command, self.path, body or None, headers)
-                response = client.getresponse()
-                content = response.read()
-                self.send_response(response.status)
-                for key, value in response.getheaders():
+                connection = http.client.HTTPConnection(to.hostname, to.port, timeout=60)
+                with closing(connection) as client:
+                    client.request(self.command, self.path, body or None, headers)
+                    response = client.getresponse()
+                    self.reply(response.status, response.getheaders(), response.read())
+
+            def reply(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+                self.send_response(status)
+                for key, value in headers:
                     if key.lower() not in {"transfer-encoding", "content-length", "connection"}:
                         self.send_header(key, value)
-                self.send_header("Content-Length", str(len(content)))
+                self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(content)
-                client.close()
+                self.wfile.write(body)
 
             # The names are the protocol's.
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815

@@ -113,7 +113,9 @@ def check(evaluation: Any, bios: pd.DataFrame) -> None:
 
 def test_unserved(chat_model: Any, few: pd.DataFrame) -> None:
     check(run(chat_model, few), few)
-    assert len(QUESTIONS) == 2 * len(few)
+    once = 2 * len(few)
+    assert set(QUESTIONS[once:]) <= set(QUESTIONS[:once])  # some are asked again, by the probe
+    assert len(QUESTIONS) <= once + 12
 
 
 @pytest.fixture

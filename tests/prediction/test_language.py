@@ -196,7 +196,7 @@ class TestRegistered:
         said = rows["prediction"] == "nurse"
         assert said.mean() > 0.3
         assert rows["probability"][said].between(0.01, 1).all()
-        assert rows["probability"].nunique() > 5
+        assert np.ptp(rows["probability"][said]) > 0
         assert "ctf" in evaluation.scores.metrics
         assert evaluation.path.startswith("pyfunc.predict, answers in words; beside it likelihood")
         asked = run(self.load(uri), some, prompt=SHORT.template, prediction="pyfunc")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import uvicorn
@@ -25,6 +26,7 @@ from mlflow.exceptions import MlflowException
 pytest.importorskip("openai")
 
 from biasbios_mlflow.api import language_model_uri
+from biasbios_mlflow.bios.occupations import OCCUPATIONS
 from biasbios_mlflow.cli import main
 from biasbios_mlflow.cost import count_questions
 from biasbios_mlflow.report.files import summary
@@ -40,6 +42,7 @@ class Chat:
         self.asked: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.faults: list[str] = []
+        self.draws: list[str] = []
         self.keys: set[str | None] = set()
         self.at_once = self.most_at_once = 0
         self.seconds = 0.0
@@ -71,6 +74,8 @@ class Chat:
         self.at_once -= 1
         self.answered[question] += 1
         said = "A nurse." if "heals" in question else "I cannot tell."
+        if self.draws:
+            said = self.draws[(self.asked[question] - 1) % len(self.draws)]
         message = {"role": "assistant", "content": said}
         return {
             "id": "1",
@@ -212,7 +217,7 @@ def test_killed_at_half(chat: Chat, few: pd.DataFrame, tmp_path: Path) -> None:
 def test_what_is_missing_is_told(few: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(MlflowException, match="OPENAI_API_KEY: found no such environment"):
+    with pytest.raises(MlflowException, match="environment: found no variable OPENAI_API_KEY"):
         ask(few)
     assert language_model_uri("openai:/tiny") == "openai:/tiny"
     with pytest.raises(MlflowException, match="concurrency: found 2 for a model that is called by"):
@@ -236,6 +241,32 @@ def test_what_it_costs_is_known_before(chat: Chat, few: pd.DataFrame, tmp_path: 
     assert "32 questions about 16 bios" in CliRunner().invoke(main, arguments).stdout
     with pytest.raises(MlflowException, match="dry run: found the model 'models:/a/1'"):
         count_questions("models:/a/1", few)
+
+
+def test_samples(chat: Chat, few: pd.DataFrame, tmp_path: Path) -> None:
+    """The first answer is the label, the others' shares are probabilities; all are kept."""
+    chat.draws = ["A nurse.", "A poet.", "A nurse.", "Who knows?", "A nurse."]
+    options = {"samples": 5, "temperature": 0.7, "concurrency": 1, "resume_dir": str(tmp_path)}
+    few = few.head(6)
+    evaluation = ask(few, **options)
+    assert set(chat.asked.values()) == {5}
+    rows = pd.read_parquet(evaluation.predictions_path)
+    assert set(rows["prediction"]) == {"nurse"}
+    np.testing.assert_allclose(rows["probability"], 0.5)
+    matrix = np.stack(rows["probabilities"])
+    np.testing.assert_allclose(matrix[:, OCCUPATIONS.index("poet")], 0.25)
+    np.testing.assert_allclose(matrix.sum(axis=1), 0.75)
+    # All differences are 0, and what is taken from them is what 4 draws vary by.
+    np.testing.assert_allclose(rows["ctf"], -2 * 0.5 * 0.5 / 3 / 4)
+    assert evaluation.scores.metrics["ctf"] == 0
+    assert evaluation.scores.intervals["ctf"][0] == 0
+    assert "ctf is freed from that chance" in evaluation.warnings[0]
+    assert ask(few, **options).answers is not None
+    assert set(chat.asked.values()) == {5}
+    with pytest.raises(MlflowException, match="temperature: found 0, with samples=5"):
+        ask(few, samples=5)
+    with pytest.raises(MlflowException, match="samples: found 2, expected 1, or 3"):
+        ask(few, samples=2)
 
 
 def test_drawn_answers_are_told(chat: Chat, few: pd.DataFrame) -> None:

@@ -239,7 +239,7 @@ def test_screenshots_of_the_sample(
     result.artifacts["biasbios/report"]._save(str(saved))
     with Watched(browser, viewport={"width": 1100, "height": 900}) as watched:
         watched.page.goto(saved.resolve().as_uri())
-        for name in ("occupations", "changes"):
+        for name in ("occupations", "why", "changes"):
             top = watched.page.locator(f"#{name}").bounding_box()
             height = min(top["height"], 1400)
             clip = {"x": 0, "y": top["y"], "width": 1100, "height": height}

@@ -21,6 +21,7 @@ from tests.conftest import Registered
 FILES = {
     "flips": "flips.csv",
     "flips_plot": "flips.png",
+    "gap_parts_plot": "gap_parts.png",
     "occupation_gaps": "occupation_gaps.csv",
     "occupation_gaps_plot": "occupation_gaps.png",
     "occupation_gaps_table": "occupation_gaps.json",

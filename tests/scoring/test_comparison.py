@@ -64,6 +64,8 @@ def test_a_model_does_not_differ_from_itself() -> None:
 def test_differences_are_those_of_the_scores() -> None:
     a, b = population(2000, 1, right=0.8, gap=0.2)
     found = compare(a, b, n_replicates=200)
+    one = compare(a, b, n_replicates=200, metrics=["gap_abs"]).differences
+    assert one.equals(found.differences.loc[["gap_abs"]])
     scores = [scores_from_counts(Counts.from_outcomes(x)).metrics for x in (a, b)]
     for name, row in found.differences.iterrows():
         assert row["difference"] == scores[1][name] - scores[0][name]
@@ -80,7 +82,8 @@ def test_paired_intervals_cover_no_difference(agree: float, gap: float) -> None:
     misses = dict.fromkeys(names, 0)
     for seed in range(60):
         a, b = population(800, seed, right=0.75, gap=gap, agree=agree)
-        table = compare(a, b, n_replicates=100, seed=seed).differences
+        table = compare(a, b, n_replicates=100, seed=seed, metrics=names).differences
+        assert set(table.index) == set(names)
         for name in names:
             misses[name] += not table.loc[name, "ci_low"] <= 0 <= table.loc[name, "ci_high"]
     # 7 % of 60 is 4; more than 10 has a probability below 0.003 then.

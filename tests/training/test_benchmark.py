@@ -57,10 +57,20 @@ def children(run_id: str) -> list[Any]:
 
 
 def test_on_the_features_of_an_encoder(
-    few: pd.DataFrame, held_out: pd.DataFrame, encoder: str, cache: Path, tmp_path: Path
+    few: pd.DataFrame,
+    held_out: pd.DataFrame,
+    encoder: str,
+    cache: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = {"features": encoder, "cache": cache, "device": "cpu", **QUICK}
     result = compared(few, held_out, methods=VECTOR_METHODS, seeds=2, **options)
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("benchmark:")]
+    assert [line.partition(" runs")[0] for line in told] == [
+        f"benchmark: {done} of 4" for done in (1, 2, 3, 4)
+    ]
+    assert "sensei with seed 1: balanced_accuracy 0." in told[-1]
+    assert told[-1].endswith("about 0 min left")
 
     assert result.runs["method"].tolist() == [m for m in VECTOR_METHODS for _ in range(2)]
     assert result.runs["seed"].tolist() == [0, 1] * 2

@@ -18,6 +18,7 @@ from mlflow.exceptions import MlflowException
 from biasbios_mlflow.bios.occupations import OCCUPATIONS
 from biasbios_mlflow.training import METHODS, Settings, TrainedModel, train
 from biasbios_mlflow.training.classifiers import TrainingSet, fit
+from biasbios_mlflow.training.weights import balanced_weights
 from tests.prediction.conftest import run
 from tests.training.conftest import QUICK
 
@@ -178,6 +179,31 @@ def test_on_words_a_method_is_trained_once(few: pd.DataFrame) -> None:
     fresh = TrainingSet.read(few, split=None, scope="pronouns", encoder=None)
     alone = fit(fresh, method="cda", settings=Settings.of("cda"), seed=7)
     np.testing.assert_allclose(alone.predict(few[["hard_text"]]), after, rtol=1e-9)
+
+
+def test_balanced_words_are_those_of_repeated_bios(few: pd.DataFrame) -> None:
+    """A weight of two is the bio twice: against a regression on copies, without weights."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    nurses = few[few["profession"] == "nurse"]
+    poets = few[few["profession"] == "poet"]
+    women, men = nurses[nurses["gender"] == "female"], nurses[nurses["gender"] == "male"]
+    skewed = pd.concat([women.head(4), men.head(1), poets.head(6)], ignore_index=True)
+    training = TrainingSet.read(skewed, split=None, scope="pronouns", encoder=None)
+    model = fit(training, method="balanced", settings=Settings.of("balanced"), seed=0)
+    weights = balanced_weights(training.bios.genders, training.bios.occupations)
+    copies = np.rint(weights * 24).astype(int)
+    np.testing.assert_allclose(copies / 24, weights, rtol=1e-6)
+    words = TfidfVectorizer(sublinear_tf=True, min_df=2)
+    matrix = words.fit_transform(skewed["hard_text"])
+    plain = LogisticRegression(C=10.0 / 24, max_iter=1000)
+    plain.fit(
+        matrix[np.repeat(np.arange(len(skewed)), copies)], skewed["profession"].repeat(copies)
+    )
+    found = model.predict(skewed[["hard_text"]])
+    expected = pd.DataFrame(plain.predict_proba(matrix), columns=plain.classes_)
+    np.testing.assert_allclose(found[plain.classes_], expected, atol=2e-3)
 
 
 def test_an_encoder_of_the_sentence_transformers_kind(

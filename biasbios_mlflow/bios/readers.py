@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+# Before `origin`, which MLflow loads by its entry point while it is imported: were it first
+# imported from there, it would find a module that is not complete yet, and warn.
+import mlflow.data  # noqa: F401
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import (
@@ -20,12 +23,7 @@ from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
 from biasbios_mlflow.redaction import logger
 
-__all__ = ["READING_OPTIONS", "as_dataset", "load_bios", "read_bios"]
-
-READING_OPTIONS = (
-    "text_column", "occupation_column", "gender_column", "label_names", "gender_values",
-)  # fmt: skip
-"""Options of `load_bios` that say how a table is read."""
+__all__ = ["as_dataset", "load_bios", "read_bios"]
 
 _logger = logger(__name__)
 

@@ -23,7 +23,7 @@ from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
 from biasbios_mlflow.redaction import logger
 
-__all__ = ["as_dataset", "load_bios", "read_bios"]
+__all__ = ["as_dataset", "load_bios"]
 
 _logger = logger(__name__)
 
@@ -99,26 +99,6 @@ def load_bios(
         name=opened.name,
         source=opened.where,
     )
-
-
-def read_bios(source: Any, split: str | None = None) -> tuple[pd.DataFrame, str, str | None]:
-    """Read bios as they are, without renaming anything.
-
-    Parameters
-    ----------
-    source, split
-        See `load_bios`.
-
-    Returns
-    -------
-    frame : DataFrame
-    name : str
-        A name for the dataset.
-    where : str or None
-        The file or URI it came from.
-    """
-    opened = open_source(source, split)
-    return opened.read(), opened.name, opened.where
 
 
 def _tidy(

@@ -49,18 +49,20 @@ class _Group(click.Group):
     """
 
     def invoke(self, ctx: click.Context) -> Any:
-        from mlflow.exceptions import MlflowException
-
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except MlflowException as error:
-            click.echo(f"biasbios: {redacted(error.message)}", err=True)
         except EndedBySignal as ended:  # click would exit with 1, which is a gate's failure
             click.echo(f"biasbios: ended by {ended}", err=True)
-        except Exception:
-            click.echo(redacted(traceback.format_exc()).rstrip(), err=True)
+        except Exception as error:
+            # Only now: a command that needs nothing of MLflow must not wait for it.
+            from mlflow.exceptions import MlflowException
+
+            if isinstance(error, MlflowException):
+                click.echo(f"biasbios: {redacted(error.message)}", err=True)
+            else:
+                click.echo(redacted(traceback.format_exc()).rstrip(), err=True)
         return ctx.exit(2)
 
 
@@ -135,7 +137,7 @@ def _data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how a table of bios is read."""
-    from biasbios_mlflow.bios.readers import READING_OPTIONS
+    from biasbios_mlflow.bios.options import READING_OPTIONS
 
     callbacks = {"label_names": _comma_separated, "gender_values": _gender_values}
     metavars = {"label_names": "A,B,…", "gender_values": "V=male,W=female,X="}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-import pydantic
-from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+if TYPE_CHECKING:
+    import pydantic
+    from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.redaction import HIDDEN, is_secret_name, redacted, redacted_content
 
@@ -46,6 +46,11 @@ def invalid(thing: str, *, found: object, expected: object, fix: str) -> MlflowE
     >>> error.error_code
     'INVALID_PARAMETER_VALUE'
     """
+    # Imported when there is an error to tell: MLflow takes seconds, and scoring and swapping need
+    # nothing else of it.
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+
     stop = "" if fix.endswith("?") else "."
     return MlflowException(
         redacted(f"{thing}: found {found}, expected {expected}. Fix: {fix}{stop}"),
@@ -104,6 +109,8 @@ def _model_at(
     model: type[pydantic.BaseModel], path: Sequence[object]
 ) -> type[pydantic.BaseModel] | None:
     """Follow a path of keys and positions to the model that they lead to."""
+    import pydantic
+
     for part in path:
         if isinstance(part, int):
             continue

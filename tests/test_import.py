@@ -59,6 +59,68 @@ def test_loads_nothing_heavy(statement: str, loaded: dict[str, set[str]]) -> Non
     assert loaded[statement] & HEAVY <= allowed
 
 
+# Each in a process of its own that has imported nothing yet.
+WITHOUT_MLFLOW = {
+    "help": "from biasbios_mlflow.cli import main; main(['--help'], standalone_mode=False)",
+    "version": "from biasbios_mlflow.cli import main; main(['--version'], standalone_mode=False)",
+    "swap": "from biasbios_mlflow.cli import main;"
+    "main(['swap', 'Her students love her.'], standalone_mode=False)",
+    "score": "import biasbios_mlflow;"
+    "biasbios_mlflow.score([0, 1, 0, 1], ['M', 'F'] * 2, [0, 1, 1, 1], [0, 0, 1, 1], min_cell=1)",
+}
+NOT_NEEDED = {*HEAVY, "mlflow", "scipy.stats", "faker"}
+
+
+@pytest.mark.parametrize("what", WITHOUT_MLFLOW)
+def test_starts_without_mlflow(what: str) -> None:
+    program = f"""
+import sys
+{WITHOUT_MLFLOW[what]}
+print("loaded:", *sorted(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stdout.rpartition("loaded:")[2].split())
+    assert "biasbios_mlflow" in modules
+    assert not modules & NOT_NEEDED
+    if what != "score":  # which returns tables
+        assert not modules & {"pandas", "pyarrow", "scipy"}
+
+
+def test_an_error_loads_mlflow_when_it_is_raised() -> None:
+    program = """
+import sys
+import biasbios_mlflow
+try:
+    biasbios_mlflow.swap_gender("he", scope="pronoun")
+except Exception as error:
+    assert type(error) is sys.modules["mlflow.exceptions"].MlflowException, type(error)
+    assert error.error_code == "INVALID_PARAMETER_VALUE"
+else:
+    raise AssertionError("no error")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_readers_may_be_the_first_to_import_mlflow() -> None:
+    program = """
+import warnings
+warnings.filterwarnings("error", message="Failure attempting to register")
+from biasbios_mlflow import load_bios
+from mlflow.data.dataset_source_registry import get_registered_sources
+assert "ArtifactSource" in [source.__name__ for source in get_registered_sources()]
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_public_names_are_there() -> None:
     import biasbios_mlflow
 

@@ -7,14 +7,16 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from mlflow.exceptions import MlflowException
 
 from biasbios_mlflow.errors import invalid
+
+if TYPE_CHECKING:
+    from mlflow.exceptions import MlflowException
 
 __all__ = [
     "GENDERS",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+# Before `origin`, which MLflow loads by its entry point while it is imported: were it first
+# imported from there, it would find a module that is not complete yet, and warn.
+import mlflow.data  # noqa: F401
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import (
@@ -20,12 +23,7 @@ from biasbios_mlflow.bios.sources import open_source
 from biasbios_mlflow.bios.stream import sample_rows
 from biasbios_mlflow.redaction import logger
 
-__all__ = ["READING_OPTIONS", "as_dataset", "load_bios", "read_bios"]
-
-READING_OPTIONS = (
-    "text_column", "occupation_column", "gender_column", "label_names", "gender_values",
-)  # fmt: skip
-"""Options of `load_bios` that say how a table is read."""
+__all__ = ["as_dataset", "load_bios"]
 
 _logger = logger(__name__)
 
@@ -101,26 +99,6 @@ def load_bios(
         name=opened.name,
         source=opened.where,
     )
-
-
-def read_bios(source: Any, split: str | None = None) -> tuple[pd.DataFrame, str, str | None]:
-    """Read bios as they are, without renaming anything.
-
-    Parameters
-    ----------
-    source, split
-        See `load_bios`.
-
-    Returns
-    -------
-    frame : DataFrame
-    name : str
-        A name for the dataset.
-    where : str or None
-        The file or URI it came from.
-    """
-    opened = open_source(source, split)
-    return opened.read(), opened.name, opened.where
 
 
 def _tidy(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import special, stats
+from scipy import special
 
 from biasbios_mlflow.scoring import metrics
 from biasbios_mlflow.scoring.counts import Counts
@@ -83,7 +83,7 @@ def occupations_table(evidence: Evidence) -> pd.DataFrame:
         p_value[k] = fisher_mid_p(t.hits[:, k], t.bios[:, k])
     p_adjusted = p_value.copy()
     if scored.any():
-        p_adjusted[scored] = stats.false_discovery_control(p_value[scored], method="bh")
+        p_adjusted[scored] = _benjamini_hochberg(p_value[scored])
     gap = tpr[0] - tpr[1]
     table = pd.DataFrame(
         {
@@ -177,9 +177,8 @@ def flips(counts: Counts) -> pd.DataFrame:
         discordant = row["towards"] + row["away"]
         p = 1.0
         if discordant:
-            p = float(
-                min(1.0, 2 * stats.binom.cdf(min(row["towards"], row["away"]), discordant, 0.5))
-            )
+            fewer = min(row["towards"], row["away"])
+            p = float(min(1.0, 2 * special.bdtr(fewer, discordant, 0.5)))
         rows.append({"direction": direction, **row, "p_value": p})
     return pd.DataFrame(rows)
 
@@ -220,3 +219,20 @@ def _log_choose(n: int, k: npt.NDArray[np.int64]) -> FloatArray:
         special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1),
         dtype=np.float64,
     )
+
+
+def _benjamini_hochberg(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return p-values of shape (n,), n >= 1, adjusted for the false discovery rate.
+
+    `scipy.stats.false_discovery_control` gives the same; its module takes longer to load than all
+    else that scoring needs.
+
+    References
+    ----------
+    Benjamini and Hochberg (1995), Journal of the Royal Statistical Society B 57(1), 289-300.
+    """
+    order = np.argsort(p)[::-1]
+    scaled = p[order] * len(p) / np.arange(len(p), 0, -1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
+    return adjusted

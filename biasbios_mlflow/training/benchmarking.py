@@ -18,7 +18,8 @@ from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR
 from tqdm.auto import tqdm
 
 from biasbios_mlflow.bios.checked import check_bios, find_columns
-from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
+from biasbios_mlflow.bios.options import READING_OPTIONS
+from biasbios_mlflow.bios.readers import load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
@@ -40,7 +41,13 @@ from biasbios_mlflow.training.classifiers import (
 )
 from biasbios_mlflow.training.encoding import CachedEncoder, FloatArray
 from biasbios_mlflow.training.methods import METHODS, TFIDF, Settings, check_methods
-from biasbios_mlflow.training.tables import comparison_table, markdown, method_table, text_table
+from biasbios_mlflow.training.tables import (
+    FURTHER,
+    comparison_table,
+    markdown,
+    method_table,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -73,7 +80,8 @@ class BenchmarkResult:
         The run that holds the tables; the runs of each method and seed are nested in it.
     runs : DataFrame
         One row for each method and seed: ``method``, ``seed``, ``run_id``, ``reused`` (from an
-        earlier benchmark), ``error`` (empty where it went well), the five metrics.
+        earlier benchmark), ``error`` (empty where it went well), the five metrics, and those of
+        `biasbios_mlflow.training.tables.FURTHER`.
     comparisons : DataFrame
         One row for each method but the baseline, seed and metric: ``baseline``, ``value``,
         ``difference``, ``ci_low``, ``ci_high`` (paired, on the same test bios and with the same
@@ -453,7 +461,8 @@ def _find(key: str, parent: str) -> Run | None:
 
 
 def _describe(run: Run) -> dict[str, Any]:
-    metrics = {name: run.data.metrics.get(f"biasbios/{name}", np.nan) for name in HEADLINE}
+    known = run.data.metrics
+    metrics = {name: known.get(f"biasbios/{name}", np.nan) for name in (*HEADLINE, *FURTHER)}
     return {"run_id": run.info.run_id, "error": "", **metrics}
 
 
@@ -479,6 +488,7 @@ def _compare(runs: pd.DataFrame, config: EvaluationConfig) -> pd.DataFrame:
                 n_replicates=config.n_replicates,
                 seed=config.seed,
                 min_cell=config.min_cell,
+                metrics=HEADLINE,
             ).differences
             for metric in HEADLINE:
                 if metric in differences.index:

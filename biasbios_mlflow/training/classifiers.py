@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.bios.checked import Bios, check_bios, find_columns
-from biasbios_mlflow.bios.readers import READING_OPTIONS, load_bios
+from biasbios_mlflow.bios.options import READING_OPTIONS
+from biasbios_mlflow.bios.readers import load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid

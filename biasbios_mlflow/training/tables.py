@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
 from biasbios_mlflow.report.text import number
 from biasbios_mlflow.scoring import HEADLINE
 
-__all__ = ["comparison_table", "markdown", "method_table", "text_table"]
+__all__ = ["FURTHER", "comparison_table", "markdown", "method_table", "text_table"]
+
+FURTHER = (
+    *("ctf_true_class", "ctf_all_classes", "ctf_gap"),
+    *("gap_rms_noise_floor", "gap_rms_words", "gap_rms_rest"),
+    *("gap_abs_noise_floor", "gap_abs_words", "gap_abs_rest"),
+)
+"""What a benchmark lists beside the five: readings of CTF (a published one may be any of them), the
+gaps to be expected of a model without any, and the parts of the gaps."""
 
 _SHORT = {
     "balanced_accuracy": "bal_accuracy",
@@ -34,7 +43,7 @@ def method_table(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for method in runs["method"].unique():
         of_method = done[done["method"] == method]
-        for metric in HEADLINE:
+        for metric in (*HEADLINE, *(name for name in FURTHER if name in runs)):
             values = of_method[metric].dropna() if metric in of_method else pd.Series(dtype=float)
             mean, sd = values.mean(), values.std(ddof=1)
             rows.append((method, metric, mean, sd, len(values)))
@@ -78,27 +87,30 @@ def comparison_table(comparisons: pd.DataFrame) -> pd.DataFrame:
 
 
 def markdown(runs: pd.DataFrame, comparisons: pd.DataFrame, *, confidence: float) -> str:
-    """Return both tables, and what failed, as Markdown."""
-    lines = _in_pipes(_method_cells(runs, exact=True))
+    """Return both tables, a third of further metrics, and what failed, as Markdown."""
+    lines = _in_pipes(_method_cells(runs, HEADLINE, exact=True))
     if len(comparisons):
         lines += ["", *_in_pipes(_comparison_cells(comparisons, confidence, exact=True))]
+    known = [name for name in FURTHER if name in runs and runs[name].notna().any()]
+    if known:
+        lines += ["", *_in_pipes(_method_cells(runs, known, exact=True))]
     return "\n".join([*lines, *_failures(runs)]) + "\n"
 
 
 def text_table(runs: pd.DataFrame, comparisons: pd.DataFrame, *, confidence: float) -> str:
     """Return the same, shorter, for a terminal of 80 columns."""
-    lines = _in_columns(_method_cells(runs, exact=False))
+    lines = _in_columns(_method_cells(runs, HEADLINE, exact=False))
     if len(comparisons):
         lines += ["", *_in_columns(_comparison_cells(comparisons, confidence, exact=False))]
     return "\n".join([*lines, *_failures(runs)])
 
 
-def _method_cells(runs: pd.DataFrame, *, exact: bool) -> list[list[str]]:
+def _method_cells(runs: pd.DataFrame, metrics: Sequence[str], *, exact: bool) -> list[list[str]]:
     table = method_table(runs).set_index(["method", "metric"])
-    cells = [["method", *(_named(metric, exact) for metric in HEADLINE)]]
+    cells = [["method", *(_named(metric, exact) for metric in metrics)]]
     for method in runs["method"].unique():
         spreads = table.loc[method]
-        cells.append([str(method), *(_with_spread(spreads.loc[m], exact) for m in HEADLINE)])
+        cells.append([str(method), *(_with_spread(spreads.loc[m], exact) for m in metrics)])
     return cells
 
 

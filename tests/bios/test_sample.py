@@ -34,13 +34,11 @@ def test_the_file_is_small():
 
 def test_the_splits_are_the_files_and_share_no_bio():
     both = read_sample()
+    lines = lzma.decompress(packed()).decode().splitlines()
     for split in ("train", "test"):
         part = read_sample(split)
-        rows = part[["profession", "gender", "hard_text"]].agg("\t".join, axis=1)
-        lines = lzma.decompress(packed()).decode().splitlines()
-        assert rows.tolist() == [
-            line.partition("\t")[2] for line in lines if line.startswith(f"{split}\t")
-        ]
+        rows = ["\t".join(row) for row in part[["profession", "gender", "hard_text"]].to_numpy()]
+        assert rows == [line.partition("\t")[2] for line in lines if line.startswith(f"{split}\t")]
     assert len(both) == len(read_sample("train")) + len(read_sample("test"))
     assert both["hard_text"].is_unique
 

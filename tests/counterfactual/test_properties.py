@@ -25,7 +25,7 @@ GAPS = (
     " ", "  ", "\n", "\n\n", "\t", "", "/", "-", "—", "–", ".", ". ", ", ", "'", "’", "’s ", "\"",
     "“", "(", ") ", "_", "@", "#", "\\", "\u00a0", "\u200d", "\u00ad", "\u2011", ":", "=", "\x00",
 )  # fmt: skip
-QUICK = settings(max_examples=1_000, deadline=None, derandomize=True, database=None)
+QUICK = settings(max_examples=300, deadline=None, derandomize=True, database=None)
 FORMS = tuple(form(word) for word in PRONOUNS for form in (str.lower, str.capitalize, str.upper))
 ONLY_UNIQUE = tuple(form for form in FORMS if form.lower() in UNIQUE)
 
@@ -107,13 +107,13 @@ def test_no_scope_ever_fails(text: str, scope: str):
     assert swap_gender(text, scope) == swapped
 
 
-@settings(QUICK, max_examples=500)
+@settings(QUICK, max_examples=150)
 @given(st.text(st.characters(exclude_categories=["L"], codec=None)), st.sampled_from(SCOPES))
 def test_without_a_letter_nothing_changes_in_any_scope(text: str, scope: str):
     assert swap_gender(text, scope) == text
 
 
-@settings(QUICK, max_examples=500)
+@settings(QUICK, max_examples=150)
 @given(
     mixtures(*FORMS), st.sampled_from(["<i>{}</i>", "\u2060{}\u2060", "&nbsp;{}&nbsp;", " {}  "])
 )
@@ -123,7 +123,7 @@ def test_what_is_looked_through_stays(text: str, frame: str):
     assert re.findall(r"<[^<>]*>|&[^;]*;|\s|\u2060", swapped) == marks
 
 
-@settings(QUICK, max_examples=500)
+@settings(QUICK, max_examples=150)
 @given(st.lists(st.sampled_from((*FORMS, "work", "to", "oslo", "a")), min_size=1))
 def test_plain_pronouns_are_all_swapped(words: list[str]):
     text = " ".join(words)
@@ -167,4 +167,4 @@ def test_time_grows_with_length_alone(piece: str, scope: str):
         return min(times)
 
     # Ten times the text takes about ten times as long; a hundred times if it were quadratic.
-    assert seconds(300_000) < 30 * max(seconds(30_000), 1e-3)
+    assert seconds(100_000) < 30 * max(seconds(10_000), 1e-3)

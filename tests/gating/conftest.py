@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from biasbios_mlflow import swap_gender
-from tests.conftest import few_training_bios, register
+from tests.conftest import Registered, few_training_bios, register
 
 
 @pytest.fixture(scope="session")
@@ -24,17 +24,36 @@ def augmented(classifier: Pipeline) -> Pipeline:
     return clone(classifier).fit(both, list(train["profession"]) * 2)
 
 
+@pytest.fixture(scope="session")
+def plain_logged(registered: Registered) -> str:
+    """The id of the logged plain classifier."""
+    return registered.model_id
+
+
+@pytest.fixture(scope="session")
+def augmented_logged(mlflow_server: str, augmented: Pipeline) -> str:
+    """The id of the logged augmented classifier."""
+    return register(augmented, "augmented").model_id
+
+
 Versions = Callable[..., str]
 
 
 @pytest.fixture
-def versions(mlflow_server: str, classifier: Pipeline, augmented: Pipeline) -> Versions:
-    """Register versions of a new model; "plain" and "augmented" say which."""
+def versions(plain_logged: str, augmented_logged: str) -> Versions:
+    """Register versions of a new model; "plain" and "augmented" say which.
+
+    Versions of a kind share one logged model: to log one takes longer than to gate it.
+    """
 
     def make(*kinds: str) -> str:
         name = f"gated-{uuid.uuid4().hex[:8]}"
+        client = mlflow.MlflowClient()
+        client.create_registered_model(name)
         for kind in kinds:
-            register({"plain": classifier, "augmented": augmented}[kind], name)
+            logged = {"plain": plain_logged, "augmented": augmented_logged}[kind]
+            made = client.create_model_version(name, f"models:/{logged}", model_id=logged)
+        client.set_registered_model_alias(name, "candidate", str(made.version))
         return name
 
     return make

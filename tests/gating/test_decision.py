@@ -131,6 +131,39 @@ def test_the_pairwise_rule_is_the_probability_of_being_worse(
         assert verdict.value == comparison.differences["difference"][metric]
 
 
+def test_a_verdict_says_that_one_cell_decides_it() -> None:
+    rng = np.random.default_rng(0)
+    cells = [("male", "surgeon", 400), ("female", "surgeon", 7), ("male", "poet", 300)]
+    cells += [("female", "poet", 500), ("male", "nurse", 400), ("female", "nurse", 400)]
+    genders = np.repeat([cell[0] for cell in cells], [cell[2] for cell in cells])
+    truth = np.repeat([cell[1] for cell in cells], [cell[2] for cell in cells])
+    predicted = np.where(rng.random(len(truth)) < 0.8, truth, "dj")
+    rules = [
+        {"metric": "gap_rms", "max": 0.9},
+        {"metric": "gap_rms", "max": 0.001},
+        {"metric": "balanced_accuracy", "min": 0.1},
+    ]
+    policy = GatePolicy.parse({"rules": rules})
+
+    def reasons(kept: Any) -> list[str | None]:
+        scores = score(truth[kept], genders[kept], predicted[kept], n_replicates=100)
+        measured = Measured.from_summary({"scores": scores.to_dict()})
+        return [verdict.reason for verdict in decide(policy, measured, None)]
+
+    passes, fails, other = reasons(np.arange(len(truth)))
+    assert passes is not None
+    assert "one cell decides" in passes
+    assert "surgeon, 7 women" in passes
+    assert fails is not None
+    assert "above the limit; " in fails
+    assert "surgeon, 7 women" in fails
+    assert other is None
+    passes, fails, other = reasons((truth != "surgeon") | (genders == "none"))
+    assert (passes, other) == (None, None)
+    assert fails is not None
+    assert "cell" not in fails
+
+
 def test_a_metric_that_cannot_be_compared_fails() -> None:
     scores = score(["nurse", "poet"] * 5, ["male", "female"] * 5, ["nurse", "poet"] * 5)
     rule = {"metric": "ctf", "no_worse_than_champion": {"margin": 1.0}}

@@ -12,10 +12,12 @@ import pandas as pd
 import pytest
 import yaml
 from mlflow.exceptions import MlflowException
+from sklearn.pipeline import Pipeline
 
 import biasbios_mlflow
 from biasbios_mlflow.gating import reports
 from biasbios_mlflow.gating.promotion import alias_history
+from tests.conftest import register
 from tests.gating.conftest import Versions, alias, tags
 from tests.program import call_program, run_program
 
@@ -176,13 +178,14 @@ def test_a_broken_evaluation_moves_nothing_and_says_error(
 
 
 def test_a_champion_that_cannot_be_evaluated_is_an_error(
-    versions: Versions, bios: pd.DataFrame
+    mlflow_server: str, classifier: Pipeline, augmented_logged: str, bios: pd.DataFrame
 ) -> None:
-    name = versions("plain", "augmented")
+    name = "gated-broken"
+    champion = register(classifier, name)  # a model of its own, to be broken
     client = mlflow.MlflowClient()
+    client.create_model_version(name, f"models:/{augmented_logged}", model_id=augmented_logged)
     client.set_registered_model_alias(name, "champion", "1")
-    source = client.get_model_version(name, "1").source
-    root = mlflow.get_logged_model(source.removeprefix("models:/")).artifact_location
+    root = mlflow.get_logged_model(champion.model_id).artifact_location
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     get_artifact_repository(root).delete_artifacts("MLmodel")

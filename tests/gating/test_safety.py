@@ -16,11 +16,9 @@ from typing import Any
 import mlflow
 import pytest
 import yaml
-from sklearn.pipeline import Pipeline
 
 from biasbios_mlflow.gating import promotion
-from tests.conftest import register
-from tests.gating.conftest import alias, tags
+from tests.gating.conftest import Versions, alias, tags
 from tests.program import Done, call_program
 
 POLICY = {
@@ -114,12 +112,9 @@ def test_an_outage_leaves_the_old_champion_and_a_rerun_succeeds(
     mlflow_server: str,
     policy: Path,
     bios_csv: Path,
-    classifier: Pipeline,
-    augmented: Pipeline,
+    versions: Versions,
 ) -> None:
-    name = f"gated-{moment}"
-    register(classifier, name)
-    register(augmented, name)
+    name = versions("plain", "augmented")
     mlflow.MlflowClient().set_registered_model_alias(name, "champion", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     # The rerun waits so long for the turn that the first gate could not give back.
@@ -143,23 +138,21 @@ def test_an_outage_leaves_the_old_champion_and_a_rerun_succeeds(
 
 
 def test_eight_gates_at_once(
-    mlflow_server: str, policy: Path, bios_csv: Path, classifier: Pipeline, augmented: Pipeline
+    mlflow_server: str, policy: Path, bios_csv: Path, versions: Versions
 ) -> None:
-    register(classifier, "gated")
-    for number in range(8):
-        register(augmented if number % 2 else classifier, "gated")
-    mlflow.MlflowClient().set_registered_model_alias("gated", "champion", "1")
+    name = versions("plain", *["plain", "augmented"] * 4)
+    mlflow.MlflowClient().set_registered_model_alias(name, "champion", "1")
 
     # Processes of their own, forked from one that has imported everything.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["mlflow.sklearn", "matplotlib.figure", __name__])
-    versions = [str(number) for number in range(2, 10)]
-    with ProcessPoolExecutor(len(versions), mp_context=context) as pool:
+    numbers = [str(number) for number in range(2, 10)]
+    with ProcessPoolExecutor(len(numbers), mp_context=context) as pool:
         started = {
             version: pool.submit(
-                call_gate, mlflow_server, f"models:/gated/{version}", bios_csv, policy
+                call_gate, mlflow_server, f"models:/{name}/{version}", bios_csv, policy
             )
-            for version in versions
+            for version in numbers
         }
         gates = {version: gate.result(timeout=500) for version, gate in started.items()}
 
@@ -167,7 +160,7 @@ def test_eight_gates_at_once(
     for version, done in gates.items():
         assert done.returncode in (0, 1), done.stderr
         printed = json.loads(done.stdout)
-        told = tags("gated", version)
+        told = tags(name, version)
         assert told["verdict"] == printed["verdict"]
         assert json.loads(told["evidence"])["run_id"] == printed["run_id"]
         assert (done.returncode == 0) == (printed["verdict"] == "passed") == printed["promoted"]
@@ -183,7 +176,7 @@ def test_eight_gates_at_once(
     at = "1"
     for _ in promoted:
         at = replaced[at]
-    assert alias("gated") == at
-    left = mlflow.MlflowClient().get_registered_model("gated").tags
+    assert alias(name) == at
+    left = mlflow.MlflowClient().get_registered_model(name).tags
     assert list(left) == ["biasbios.gate.history.champion"]  # no turn is left
     assert json.loads(left["biasbios.gate.history.champion"])[-1] == at

@@ -64,6 +64,24 @@ def test_as_markdown(runs: pd.DataFrame, comparisons: pd.DataFrame) -> None:
     assert lines[7] == "| sensei | ctf | -0.0150 | -0.0300 to +0.0100 | 1/2 | 0/2 |"
 
 
+def test_further_metrics_have_a_table_of_their_own(
+    runs: pd.DataFrame, comparisons: pd.DataFrame
+) -> None:
+    wide = runs.assign(gap_rms_words=[0.1, 0.2, 0.01, 0.02, float("nan")], ctf_gap=float("nan"))
+    *_, head, _, baseline, sensei, blank, failed = markdown(
+        wide, comparisons, confidence=0.95
+    ).splitlines()
+    assert head == "| method | gap_rms_words |"
+    assert (baseline, sensei) == (
+        "| baseline | 0.1500 ± 0.0707 |",
+        "| sensei | 0.0150 ± 0.0071 |",
+    )
+    assert (blank, failed) == ("", "sensei, seed 2 failed: RuntimeError: no")
+    table = method_table(wide).set_index(["method", "metric"])
+    assert table.loc[("sensei", "gap_rms_words"), "mean"] == pytest.approx(0.015)
+    assert max(map(len, text_table(wide, comparisons, confidence=0.9).splitlines())) <= 80
+
+
 def test_one_seed_has_no_spread_and_all_failed_no_value(runs: pd.DataFrame) -> None:
     text = text_table(runs[runs["seed"] != 1], pd.DataFrame(), confidence=0.95)
     assert "±" not in text

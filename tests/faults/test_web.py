@@ -309,4 +309,5 @@ class TestRefused:
         fails(f"{server.url}/bios.csv")
         fails(f"{server.url}/gone.csv")
         gc.collect()  # the errors hold what they came from
-        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+        left = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert [path.name for path in left] in ([], [".lock"])  # goes with the process

@@ -80,7 +80,9 @@ class TestPolicy:
         value = {
             "scope": "names", "label_names": ["a"], "gender_values": {"x": "male"},
             "allow_missing": True, "prediction": "pyfunc", "dtype": "float16", "max_length": 7,
-            "confidence": 0.5, "n_replicates": 101, "seed": 3, "min_cell": 7,
+            "confidence": 0.5, "n_replicates": 101, "seed": 3, "min_cell": 7, "answers": "text",
+            "label_score": "mean", "label_from": "likelihood", "samples": 5, "temperature": 0.5,
+            "max_answer_tokens": 9,
         }.get(name, "other")  # fmt: skip
         plain = biasbios_mlflow.GatePolicy.parse(rules)
         other = biasbios_mlflow.GatePolicy.parse({**rules, "evaluation": {name: value}})

@@ -63,7 +63,9 @@ def test_chunks_grow_while_there_is_time(
     assert model.sizes[0] == 32
     assert max(model.sizes) > 100
     changed = int(pd.read_parquet(evaluation.predictions_path)["changed"].sum())
-    assert sum(model.sizes) == 400 + changed
+    *asked, again = model.sizes  # the last are the few that are asked about twice
+    assert sum(asked) == 400 + changed
+    assert again <= 12
 
 
 def test_request_that_times_out_is_cut(

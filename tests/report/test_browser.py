@@ -197,7 +197,7 @@ def test_report_is_readable_by_role(browser: Any, report: Path) -> None:
         for role in ("banner", "main", "navigation"):
             assert page.get_by_role(role).count() == 1
         assert page.get_by_role("region", name="Scored occupations").count() == 1
-        assert page.get_by_role("img").count() == 2
+        assert page.get_by_role("img").count() == 3  # gaps, their parts, flips
         assert page.get_by_role("columnheader", name="occupation").count() >= 1
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Metrics"

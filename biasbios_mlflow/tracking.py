@@ -15,6 +15,7 @@ from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelInput, Metric, Run
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.models.evaluation.base import EvaluationArtifact, EvaluationResult
 from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS, MLFLOW_RUN_NOTE
@@ -103,16 +104,22 @@ def describe_model(model: Any, *, model_id: str | None, uri: str | None) -> dict
     model_id : str or None
         Id of the LoggedModel.
     uri : str or None
-        The URI it was loaded from, where that is known.
+        The URI it was loaded from, where that is known. The version that it names comes first: a
+        model may be registered under several names.
     """
     described: dict[str, Any] = {"uri": uri, "model_id": model_id, "versions": []}
     if model_id is not None:
         found = MlflowClient().search_model_versions(f"source_path='models:/{model_id}'")
         described["versions"] = [
-            {"name": version.name, "version": str(version.version)} for version in found
+            {"name": version.name, "version": str(version.version)}
+            for version in sorted(found, key=lambda each: uri != _uri_of(each))
         ]
     described["flavor"] = getattr(model, "loader_module", None)
     return described
+
+
+def _uri_of(version: ModelVersion) -> str:
+    return f"models:/{version.name}/{version.version}"
 
 
 def describe_run(client: MlflowClient, run_id: str, text: str) -> None:

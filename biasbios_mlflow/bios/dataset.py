@@ -192,7 +192,7 @@ class StreamedDataset(EvaluationDataset):
 
     def __init__(self, dataset: BiosDataset) -> None:
         # Of no rows: those of the bios need not fit into memory.
-        super().__init__(dataset.columns_only, digest=dataset.digest)
+        super().__init__(dataset.columns_only, digest=dataset.digest)  # type: ignore[no-untyped-call]
         self.bios = dataset
 
     @property

@@ -14,6 +14,8 @@ import pytest
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
+# Tests tell nobody of them. (Its thread changes the environment while others read it, too.)
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 # Modules that import torch at once; everything else asks for it only when it is needed.
 collect_ignore = (

@@ -15,6 +15,7 @@ from biasbios_mlflow.bios.stream import sample_rows
 from biasbios_mlflow.calls import public_call
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.mlflow_private import parse_models_uri
 
 LANGUAGE_MODELS = ("openai:/", "transformers:/")
 """How the URIs of language models begin that are in no registry."""
@@ -104,7 +105,7 @@ def evaluate(
     return mlflow.models.evaluate(
         model,
         dataset,
-        model_type="classifier",
+        model_type="biasbios",
         evaluators="biasbios",
         evaluator_config=config,
         env_manager=env_manager,
@@ -188,11 +189,10 @@ def resolve_model_uri(uri: str) -> tuple[str, str | None]:
         When the registry has no such model, version or alias.
     """
     from mlflow import MlflowClient
-    from mlflow.store.artifact.utils.models import _parse_model_uri
 
     if not uri.startswith("models:/"):
         return uri, None
-    parsed = _parse_model_uri(uri)
+    parsed = parse_models_uri(uri)
     if parsed.name is None:  # models:/m-…, a logged model
         return uri, None
     client = MlflowClient()

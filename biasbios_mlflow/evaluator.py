@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.calls import import_all
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.mlflow_private import caller_locals
 from biasbios_mlflow.redaction import logger
 
 __all__ = ["BiasBiosEvaluator", "read_bios"]
@@ -204,7 +204,7 @@ def _is_only_evaluator() -> bool:
     version keeps the list of evaluators elsewhere, the answer is no, and the mistake is told in the
     log.
     """
-    return any(list(names) == ["biasbios"] for names in _mlflow_locals("evaluator_name_list"))
+    return any(list(names) == ["biasbios"] for names in caller_locals("evaluator_name_list"))
 
 
 def _class_names() -> ClassNames:
@@ -213,17 +213,7 @@ def _class_names() -> ClassNames:
     MLflow turns it into a frame of ids before it asks an evaluator; what they stand for is known
     to the dataset alone.
     """
-    for data in _mlflow_locals("data"):
+    for data in caller_locals("data"):
         if type(data).__name__ == "HuggingFaceDataset":
             return names_in_features(data.ds.features)
     return {}
-
-
-def _mlflow_locals(name: str) -> Iterator[Any]:
-    """Yield what MLflow's own functions, further up, have under a name: it does not hand it on."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        value = frame.f_locals.get(name)
-        if value is not None and frame.f_globals.get("__name__", "").startswith("mlflow.models"):
-            yield value
-        frame = frame.f_back

@@ -15,17 +15,18 @@ from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelInput, Metric, Run
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.models.evaluation.base import EvaluationArtifact, EvaluationResult
-from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS, MLFLOW_RUN_NOTE
-from mlflow.utils.validation import (
-    MAX_ENTITY_KEY_LENGTH,
-    MAX_METRICS_PER_BATCH,
-    _validate_length_limit,
-    _validate_metric_name,
-)
 
+from biasbios_mlflow.mlflow_private import (
+    METRIC_LENGTH,
+    METRICS_A_REQUEST,
+    check_metric_name,
+    delete_artifacts,
+    load_artifact,
+)
 from biasbios_mlflow.pipeline import Evaluation
 from biasbios_mlflow.report.description import describe, is_ours
 from biasbios_mlflow.rows import SUMMARY_FILE
@@ -74,7 +75,7 @@ def _legal(name: str) -> str:
     parts = _ILLEGAL.sub("_", unicodedata.normalize("NFC", name)).split("/")
     legal = "/".join("_" * max(len(part), 1) if part in ("", ".", "..") else part for part in parts)
     # Room for a number and what tells a bound.
-    most = MAX_ENTITY_KEY_LENGTH - 20
+    most = METRIC_LENGTH - 20
     if len(legal) <= most:
         return legal
     return f"{legal[: most - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -88,8 +89,7 @@ def check_names(metrics: Mapping[str, float]) -> None:
     MlflowException
     """
     for name, value in metrics.items():
-        _validate_metric_name(name)
-        _validate_length_limit("Metric name", MAX_ENTITY_KEY_LENGTH, name)
+        check_metric_name(name)
         if not math.isfinite(value):
             raise MlflowException(f"The metric {name!r} is {value}, which is never logged.")
 
@@ -104,16 +104,22 @@ def describe_model(model: Any, *, model_id: str | None, uri: str | None) -> dict
     model_id : str or None
         Id of the LoggedModel.
     uri : str or None
-        The URI it was loaded from, where that is known.
+        The URI it was loaded from, where that is known. The version that it names comes first: a
+        model may be registered under several names.
     """
     described: dict[str, Any] = {"uri": uri, "model_id": model_id, "versions": []}
     if model_id is not None:
         found = MlflowClient().search_model_versions(f"source_path='models:/{model_id}'")
         described["versions"] = [
-            {"name": version.name, "version": str(version.version)} for version in found
+            {"name": version.name, "version": str(version.version)}
+            for version in sorted(found, key=lambda each: uri != _uri_of(each))
         ]
     described["flavor"] = getattr(model, "loader_module", None)
     return described
+
+
+def _uri_of(version: ModelVersion) -> str:
+    return f"models:/{version.name}/{version.version}"
 
 
 def describe_run(client: MlflowClient, run_id: str, text: str) -> None:
@@ -201,15 +207,14 @@ def _log_metrics(
     # Those that the scores begin with, the benchmark's five among them, go with the last request: a
     # run that shows them has all the rest.
     points.reverse()
-    for start in range(0, len(points), MAX_METRICS_PER_BATCH):
-        client.log_batch(run_id, metrics=points[start : start + MAX_METRICS_PER_BATCH])
+    for start in range(0, len(points), METRICS_A_REQUEST):
+        client.log_batch(run_id, metrics=points[start : start + METRICS_A_REQUEST])
 
 
 def _remove_files(client: MlflowClient, run_id: str, folder: str) -> None:
     """Remove the files of an evaluation that failed while it was logged, if the store lets us."""
     with contextlib.suppress(Exception):
-        uri = client.get_run(run_id).info.artifact_uri
-        get_artifact_repository(uri).delete_artifacts(folder)
+        delete_artifacts(client.get_run(run_id).info.artifact_uri, folder)
         tables = json.loads(client.get_run(run_id).data.tags.get(MLFLOW_LOGGED_ARTIFACTS, "[]"))
         kept = [table for table in tables if not table["path"].startswith(f"{folder}/")]
         if len(kept) < len(tables):
@@ -257,7 +262,7 @@ def _log_files(
         for name, path in paths.items():
             artifact = kinds[path.suffix](uri=f"{root}/{folder}/{path.name}")
             if path.suffix != ".parquet":  # large: loaded when asked for
-                artifact._load(str(path))
+                load_artifact(artifact, path)
             artifacts[f"{prefix}{_FOLDER}/{name}"] = artifact
         text = describe(
             json.loads(paths["summary"].read_text("utf-8")),

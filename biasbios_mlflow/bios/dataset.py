@@ -11,12 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 from mlflow.data.dataset import Dataset
-from mlflow.data.digest_utils import MAX_ROWS, get_normalized_md5_digest
 from mlflow.data.evaluation_dataset import EvaluationDataset
+from mlflow.data.pandas_dataset import PandasDataset
 from mlflow.data.pyfunc_dataset_mixin import PyFuncConvertibleDatasetMixin, PyFuncInputsOutputs
 from mlflow.exceptions import MlflowException
 from mlflow.types import Schema
-from mlflow.types.utils import _infer_schema
 from pandas.api.types import infer_dtype
 
 from biasbios_mlflow.bios.checked import Columns, Survey, check_not_empty
@@ -25,6 +24,7 @@ from biasbios_mlflow.bios.origin import dataset_source
 from biasbios_mlflow.bios.sources import Source
 from biasbios_mlflow.bios.stream import BiosStream
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.mlflow_private import DIGEST_ROWS, digest_of
 
 __all__ = ["BiosDataset", "StreamedDataset"]
 
@@ -114,18 +114,23 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
         """The first rows, of the types that the columns have as a whole."""
         return pd.concat(list(islice(self._first_rows(), _HEAD_CHUNKS)), ignore_index=True)
 
+    @property
+    def columns_only(self) -> pd.DataFrame:
+        """A frame of the same columns, without rows."""
+        return self._head.iloc[:0]
+
     def _first_rows(self) -> Iterator[pd.DataFrame]:
         """Yield the rows that MLflow makes the digest of a DataFrame from."""
         start = 0
         for chunk in self.rows.chunks():
-            part = chunk.iloc[: MAX_ROWS - start]
+            part = chunk.iloc[: DIGEST_ROWS - start]
             yield part.set_axis(pd.RangeIndex(start, start + len(part)))
             start += len(part)
-            if start >= MAX_ROWS:
+            if start >= DIGEST_ROWS:
                 return
 
     def _compute_digest(self) -> str:
-        # What mlflow.data.digest_utils.compute_pandas_digest does with a frame of all rows.
+        # What MLflow does with a frame of all rows, tested against it.
         head = self._head
         numbers = head.select_dtypes(include=[np.number]).columns
         strings = [
@@ -135,7 +140,7 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
         ]
         used = pd.Index(strings).union(numbers)
         hashes = [pd.util.hash_pandas_object(part[used]) for part in self._first_rows()]
-        return get_normalized_md5_digest(
+        return digest_of(
             [
                 pd.concat(hashes).to_numpy(),
                 np.int64(self._survey.rows),
@@ -153,7 +158,7 @@ class BiosDataset(Dataset, PyFuncConvertibleDatasetMixin):
     def schema(self) -> Schema | None:
         """The types of the columns, as far as MLflow has names for them."""
         try:
-            return _infer_schema(self._head)
+            return PandasDataset(self._head, source=self.source).schema
         except MlflowException:
             return None
 
@@ -185,15 +190,20 @@ class StreamedDataset(EvaluationDataset):
     dataset : BiosDataset
     """
 
-    path = None
-
     def __init__(self, dataset: BiosDataset) -> None:
-        # Nothing of the original's: it needs all rows.
+        # Of no rows: those of the bios need not fit into memory.
+        super().__init__(dataset.columns_only, digest=dataset.digest)  # type: ignore[no-untyped-call]
         self.bios = dataset
-        self.name = dataset.name
-        self.digest = self.hash = dataset.digest
 
-    name = digest = hash = ""
+    @property
+    def name(self) -> str:
+        """The dataset's name, also such as MLflow would refuse here: files have these."""
+        return str(self.bios.name)
+
+    @property
+    def hash(self) -> str:
+        """The digest of all rows; MLflow's own is of the few that it was given."""
+        return str(self.digest)
 
     @property
     def features_data(self) -> NoReturn:

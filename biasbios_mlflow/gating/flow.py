@@ -40,6 +40,7 @@ from biasbios_mlflow.gating.promotion import (
     turn,
     write_alias_history,
 )
+from biasbios_mlflow.mlflow_private import parse_models_uri
 from biasbios_mlflow.pipeline import data_hash
 from biasbios_mlflow.redaction import logger, redacted
 from biasbios_mlflow.report.description import describe, is_ours
@@ -194,7 +195,6 @@ def gate(
         registry can be reached, and no alias has moved.
     """
     from mlflow import MlflowClient
-    from mlflow.store.artifact.utils.models import _parse_model_uri
 
     checked = GatePolicy.parse(policy)
     _check_call(checked, config)
@@ -209,7 +209,7 @@ def gate(
             expected="a registered version, which has tags and an alias can point at",
             fix="register the model and name models:/<name>/<version>",
         )
-    name = _parse_model_uri(uri).name
+    name = parse_models_uri(uri).name
     assert name is not None
     client = MlflowClient()
     registry = _Registry(client, name, version, write=not dry_run)

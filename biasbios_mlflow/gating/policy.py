@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import pydantic
 import yaml
 from mlflow.exceptions import MlflowException
-from mlflow.utils.validation import (
-    _validate_model_alias_name,
-    _validate_model_alias_name_reserved,
-)
 from pydantic.json_schema import SkipJsonSchema
 
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import from_validation, invalid
 from biasbios_mlflow.fingerprint import json_hash
 from biasbios_mlflow.gating.metric_names import read_metric
+from biasbios_mlflow.mlflow_private import check_alias_name
 from biasbios_mlflow.prediction.identity import content_digest
 from biasbios_mlflow.redaction import redacted_uri
 
@@ -28,8 +25,7 @@ __all__ = ["ChampionRule", "GatePolicy", "Measurement", "Rule"]
 
 def _check_alias(name: str) -> str:
     try:
-        _validate_model_alias_name(name)
-        _validate_model_alias_name_reserved(name)
+        check_alias_name(name)
     except MlflowException as error:
         raise ValueError(error.message) from error
     return name

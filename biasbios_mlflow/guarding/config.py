@@ -10,14 +10,11 @@ from typing import Any
 import pydantic
 import yaml
 from mlflow.exceptions import MlflowException
-from mlflow.utils.validation import (
-    _validate_model_alias_name,
-    _validate_model_alias_name_reserved,
-)
 
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import from_validation, invalid, nearest
 from biasbios_mlflow.gating.policy import GatePolicy
+from biasbios_mlflow.mlflow_private import check_alias_name
 
 __all__ = ["DEFAULT_SECRET_ENV", "GuardConfig", "WatchedModel", "read_secret"]
 
@@ -28,8 +25,7 @@ _ALIAS = "alias:"
 
 def _check_alias(name: str) -> None:
     try:
-        _validate_model_alias_name(name)
-        _validate_model_alias_name_reserved(name)
+        check_alias_name(name)
     except MlflowException as error:
         raise ValueError(error.message) from error
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from biasbios_mlflow.config import EvaluationConfig
+from biasbios_mlflow.mlflow_private import prompt_template
 from biasbios_mlflow.prediction.base import Predictor
 from biasbios_mlflow.prediction.forms import input_schema, raw_model
 from biasbios_mlflow.prediction.inputs import ModelInputs
@@ -164,5 +165,4 @@ def generation_pipeline(model: Any) -> Any:
     pipeline = raw_model(model, "mlflow.transformers")
     if type(pipeline).__name__ != "TextGenerationPipeline":
         return None
-    template = getattr(model._model_impl, "prompt_template", None)
-    return None if template else pipeline
+    return None if prompt_template(model) else pipeline

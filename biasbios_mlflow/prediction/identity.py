@@ -14,6 +14,7 @@ from typing import Any
 
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.fingerprint import Identity, json_hash
+from biasbios_mlflow.mlflow_private import loaded_configuration
 from biasbios_mlflow.redaction import logger
 
 __all__ = ["content_digest", "identify", "update_with_weights"]
@@ -37,7 +38,7 @@ def identify(model: Any, config: EvaluationConfig, *, encoder: str | None = "") 
         Hash of the content of its encoder, empty without one.
     """
     loaded = config.loaded_with or {}
-    given = loaded.get("model_config") or _configuration(model)
+    given = loaded.get("model_config") or loaded_configuration(model)
     return Identity(
         model=getattr(getattr(model, "metadata", None), "model_uuid", None)
         or content_digest(model),
@@ -45,16 +46,6 @@ def identify(model: Any, config: EvaluationConfig, *, encoder: str | None = "") 
         env_manager=str(loaded.get("env_manager") or getattr(model, "env_manager", "local")),
         encoder=encoder,
     )
-
-
-def _configuration(model: Any) -> Mapping[str, Any] | None:
-    """Return the configuration a pyfunc model was loaded with, where its flavor keeps it."""
-    inner = getattr(model, "_model_impl", None)
-    for holder in (inner, getattr(inner, "context", None)):
-        found = getattr(holder, "model_config", None)
-        if isinstance(found, Mapping):
-            return found
-    return None
 
 
 def update_with_weights(digest: Any, module: Any) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from biasbios_mlflow.mlflow_private import is_served, served_client
 from biasbios_mlflow.prediction.base import Predictor
 from biasbios_mlflow.prediction.forms import (
     Form,
@@ -90,7 +91,7 @@ class ServedPredictor(PyfuncPredictor):
         self.path = f"pyfunc.predict, served ({getattr(model, 'env_manager', 'own environment')})"
         self._seconds = _SHARE_OF_TIMEOUT * float(MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT.get())
         self._chunk = _FIRST_CHUNK
-        client = getattr(model, "_client", None)
+        client = served_client(model)
         if client is not None:
             # The model's own predict keeps the first column only: probabilities would be lost.
             self._predict = lambda data: client.invoke(data).get_predictions()
@@ -98,7 +99,7 @@ class ServedPredictor(PyfuncPredictor):
     @staticmethod
     def serves(model: Any) -> bool:
         """Tell whether a model is served from an environment of its own."""
-        return type(model).__name__ == "_ServedPyFuncModel"
+        return is_served(model)
 
     def predict(self, inputs: ModelInputs) -> Iterator[tuple[slice, object]]:
         """Yield the model's output chunk by chunk."""

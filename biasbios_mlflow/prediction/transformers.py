@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.mlflow_private import loaded_configuration
 from biasbios_mlflow.prediction.base import Predictor
 from biasbios_mlflow.prediction.features import TOKEN_OPTIONS
 from biasbios_mlflow.prediction.forms import raw_model
@@ -165,7 +166,7 @@ def _raw(model: Any) -> Any:
 def settings_of(model: Any, pipeline: Any) -> dict[str, Any]:
     """Return all that the pipeline is told when the model's own ``predict`` calls it."""
     # What was given when the model was loaded is known to the flavor's own wrapper only.
-    loaded = dict(getattr(model._model_impl, "model_config", None) or {})
+    loaded = dict(loaded_configuration(model) or {})
     schema = model.metadata.get_params_schema()
     defaults = {} if schema is None else {param.name: param.default for param in schema.params}
     return {

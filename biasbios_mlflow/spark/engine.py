@@ -18,7 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from mlflow.data.code_dataset_source import CodeDatasetSource
 from mlflow.data.spark_dataset import SparkDataset
 from mlflow.data.spark_dataset_source import SparkDatasetSource
-from mlflow.entities import DatasetInput
+from mlflow.entities import Dataset, DatasetInput
 from mlflow.tracking.context import registry
 
 from biasbios_mlflow.api import resolve_model_uri
@@ -176,7 +176,7 @@ def _evaluate(
             )
         dataset = _dataset(bios, columns, evaluation)
         client = mlflow.MlflowClient()
-        client.log_inputs(run_id, [DatasetInput(dataset._to_mlflow_entity(), tags=[])])
+        client.log_inputs(run_id, [DatasetInput(Dataset(**dataset.to_dict()), tags=[])])
         if folder is not None:
             client.set_tag(run_id, "biasbios.output", redacted_uri(folder))
         return log_evaluation(evaluation, run_id=run_id, dataset=dataset, model=shipped)

@@ -20,6 +20,7 @@ from biasbios_mlflow.bios.readers import load_bios
 from biasbios_mlflow.config import EvaluationConfig
 from biasbios_mlflow.counterfactual import swap_with_directions
 from biasbios_mlflow.errors import invalid
+from biasbios_mlflow.mlflow_private import METRICS_A_REQUEST
 from biasbios_mlflow.redaction import redacted_uri
 from biasbios_mlflow.temporary import temporary_folder
 from biasbios_mlflow.training.encoding import CachedEncoder, FloatArray, default_cache
@@ -316,10 +317,9 @@ class LossCurve:
     def add(self, step: int, figures: Mapping[str, float]) -> None:
         """Take the figures of a step."""
         from mlflow.entities import Metric
-        from mlflow.utils.validation import MAX_METRICS_PER_BATCH
 
         now = int(time.time() * 1000)
-        if len(self._points) + len(figures) > MAX_METRICS_PER_BATCH:
+        if len(self._points) + len(figures) > METRICS_A_REQUEST:
             self.flush()
         self._points += [Metric(f"training/{name}", v, now, step) for name, v in figures.items()]
 

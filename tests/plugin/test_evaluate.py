@@ -104,6 +104,23 @@ def test_every_uri_gives_one_point_linked_to_model_and_dataset(
     assert {metric.dataset_digest for metric in of_model} == {dataset.digest}
 
 
+def test_the_version_that_was_named_comes_first(
+    registered: Registered, bios: pd.DataFrame, mlflow_server: str
+) -> None:
+    """A logged model may be registered many times, under any name."""
+    client = mlflow.MlflowClient()
+    for name in ("aaa", "zzz"):
+        mlflow.register_model(f"models:/{registered.model_id}", name)
+    for name, version in ((registered.name, registered.version), ("aaa", "1"), ("zzz", "1")):
+        result = biasbios_mlflow.evaluate(f"models:/{name}/{version}", bios.head(40))
+        summary = result.artifacts["biasbios/summary"].content
+        assert summary["model"]["versions"][0] == {"name": name, "version": version}
+        assert len(summary["model"]["versions"]) >= 3
+        assert f"<h1>{name} version {version}</h1>" in result.artifacts["biasbios/report"].content
+    for name in ("aaa", "zzz"):
+        client.delete_registered_model(name)
+
+
 def test_a_function_is_a_model(
     classifier: Pipeline, bios: pd.DataFrame, run: Any, reference: dict[str, float]
 ) -> None:

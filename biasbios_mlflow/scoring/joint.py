@@ -188,13 +188,13 @@ class Rise:
     def _excluding(self, margin: float) -> float:
         """Smallest tail probability whose bound is within the margin; 0.5 if none is."""
         low, high = 0.0, _FURTHEST
-        if float(self.bound(float(special.ndtr(-high)))) <= margin:
-            return 0.0
-        if float(self.bound(0.5)) > margin:
-            return 0.5
-        for _ in range(3):
+        for round_ in range(3):
             z = np.linspace(low, high, 16)
             within = self.bound(special.ndtr(-z)) <= margin
+            if round_ == 0 and within[-1]:
+                return 0.0
+            if round_ == 0 and not within[0]:
+                return 0.5
             last = int(np.flatnonzero(within)[-1]) if within.any() else 0
             low, high = z[last], z[min(last + 1, 15)]
         return float(special.ndtr(-low))

@@ -52,6 +52,7 @@ _SLOW = (
     "prediction/test_flavors.py::test_several_processes",
     "prediction/test_resume.py::test_killed",
     "prediction/test_language.py",
+    "prediction/test_real_servers.py",
     "prediction/test_remote.py::test_killed",
     "prediction/test_served.py",
     "prediction/test_transformers.py",

@@ -20,6 +20,7 @@ import pytest
 openai = pytest.importorskip("openai")
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("accelerate")  # transformers serve loads models with it
 
 from biasbios_mlflow.bios.occupations import OCCUPATIONS  # noqa: E402
 from biasbios_mlflow.counterfactual import swap_gender  # noqa: E402

@@ -36,8 +36,9 @@ def count_questions(
     Returns
     -------
     dict
-        ``bios``; ``questions``, each text once, bios and their copies; ``tokens_in``, and under
-        ``counted_with`` how these were counted.
+        ``bios``; ``questions``, each text once, bios and their copies, times ``samples``;
+        ``tokens_in`` of these, and under ``counted_with`` how they were counted. What a chat
+        template adds, and the tokens of the answers, are not among them.
 
     Raises
     ------
@@ -83,8 +84,8 @@ def count_questions(
                 tokens += count(prompt.fill(text, names))
     return {
         "bios": total,
-        "questions": len(seen),
-        "tokens_in": tokens,
+        "questions": len(seen) * checked.samples,
+        "tokens_in": tokens * checked.samples,
         "counted_with": counted_with,
     }
 

@@ -76,8 +76,11 @@ _NO_PERSON = re.compile(
 
 _NEGATION = re.compile(
     r"\b(?:not|no|never|neither|nor|cannot|without|non|except|excluding|hardly|unlikely|unclear|"
-    r"unsure|unknown|unable|impossible|refuse|rather than|instead of|other than|anything but|"
-    r"far from|if|whether)\b|n't\b"
+    r"unsure|unknown|unable|impossible|refuse[sd]?|decline[sd]?|hesitate|reluctant|rather than|"
+    r"instead of|other than|anything but|far from|if|whether|"
+    # Languages in which the words for "no" and "not" mean nothing else in English.
+    r"nicht|keine?[mnrs]?|weder|aucune?|jamais|pas|nunca|tampoco|ning[uú]na?|não|nem|nenhuma?|"
+    r"niet|geen|inte|ikke|nie)\b|n't\b"
 )
 _NEGATED_AFTER = re.compile(
     r"^'?\s*(?:\w+\s+){0,2}?(?:(?:is|are|was|were|would be|seems?|looks?) "
@@ -88,7 +91,7 @@ _CLAUSE = re.compile(r"[.;:!?,\n()]|(?<!anything )\b(?:but|however|although|thou
 
 _SENTENCE_END = re.compile(r"[.!?\n]")
 
-_NEXT_WORD = re.compile(r"[ \t\-‐‑]+([\w']+)")
+_NEXT_WORD = re.compile(r"[ \t\-‐‑/]+([\w']+)")
 # Words that may follow an occupation without making it part of another one.
 _MAY_FOLLOW = frozenset(
     """a about according after alone also an and any are as at based because before but by can could

@@ -169,6 +169,9 @@ KINDS: dict[str, list[tuple[object, str]]] = {
         ("[" * 200, ""),
     ],
     "part of another": [
+        ("nurse/midwife", "-"),
+        ("a nurse/caregiver", "-"),
+        ("nurse/poet", "+"),
         ("nurse practitioner", "-"),
         ("She is a nurse practitioner.", "-"),
         ("a nurse-practitioner", "-"),
@@ -184,6 +187,13 @@ KINDS: dict[str, list[tuple[object, str]]] = {
         ("psychology", "-"),
     ],
     "negations": [
+        ("I decline to call her a nurse.", "-"),
+        ("Sie ist keine nurse.", "-"),
+        ("Das ist nicht nurse.", "-"),
+        ("Elle n'est pas nurse.", "-"),
+        ("Nunca fue nurse.", "-"),
+        ("Não é nurse, é poet.", "poet"),
+        ("Het is geen nurse.", "-"),
         ("not a nurse", "-"),
         ("She is not a nurse.", "-"),
         ("She isn't a nurse.", "-"),

@@ -250,6 +250,10 @@ def test_samples(chat: Chat, few: pd.DataFrame, tmp_path: Path) -> None:
     few = few.head(6)
     evaluation = ask(few, **options)
     assert set(chat.asked.values()) == {5}
+    asked = {"samples": 5, "temperature": 0.7, "prompt": "{bio}?"}
+    counted = count_questions("openai:/tiny", few, **asked)
+    assert counted["questions"] == sum(chat.asked.values())
+    assert counted["tokens_in"] == 5 * sum(-(-len(question) // 4) for question in chat.asked)
     rows = pd.read_parquet(evaluation.predictions_path)
     assert set(rows["prediction"]) == {"nurse"}
     np.testing.assert_allclose(rows["probability"], 0.5)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
+from biasbios_mlflow.mlflow_private import switch_off_autologging
 from biasbios_mlflow.redaction import clean_errors
 
 __all__ = ["EndedBySignal", "import_all", "no_exit", "public_call", "unwinding_at_signals"]
@@ -21,6 +22,7 @@ _R = TypeVar("_R")
 _lock = threading.RLock()
 _imported: set[str] = set()
 _running = 0
+_undo: Callable[[], None] | None = None
 
 # All that an evaluation of this package and of MLflow imports on its way, whatever the model is.
 _MODULES = (
@@ -202,10 +204,12 @@ def public_call(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(function)
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        global _running
+        global _running, _undo
         model = args[0] if args else kwargs.get("model", kwargs.get("model_uri"))
         import_all(model)
         with _lock:
+            if not _running:
+                _undo = switch_off_autologging()
             _running += 1
         try:
             with clean_errors(*args, *kwargs.values()), no_exit("the model"):
@@ -213,5 +217,8 @@ def public_call(function: Callable[_P, _R]) -> Callable[_P, _R]:
         finally:
             with _lock:
                 _running -= 1
+                if not _running and _undo is not None:
+                    _undo()
+                    _undo = None
 
     return called

@@ -8,7 +8,7 @@ that need no MLflow can import this one.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +32,7 @@ __all__ = [
     "parse_models_uri",
     "prompt_template",
     "served_client",
+    "switch_off_autologging",
 ]
 
 DIGEST_ROWS = 10_000
@@ -190,3 +191,35 @@ def caller_locals(name: str) -> Iterator[Any]:
         if value is not None and frame.f_globals.get("__name__", "").startswith("mlflow.models"):
             yield value
         frame = frame.f_back
+
+
+def switch_off_autologging() -> Callable[[], None]:
+    """Mark the autologging that nobody switched on as switched off; returns what undoes it.
+
+    MLflow reconfigures each flavor's autologging at the start of an evaluation, and imports while
+    it holds the lock of its import hooks; another thread that imports takes Python's lock first and
+    that one second, so that both wait for ever. What is switched off is not reconfigured.
+    """
+    try:
+        from mlflow.ml_package_versions import FLAVOR_TO_MODULE_NAME
+        from mlflow.utils.autologging_utils import AUTOLOGGING_INTEGRATIONS
+    except ImportError:  # another version, which is left as it is
+        return lambda: None
+    off = {"disable": True}
+    before = {
+        flavor: AUTOLOGGING_INTEGRATIONS.get(flavor)
+        for flavor in FLAVOR_TO_MODULE_NAME
+        if not AUTOLOGGING_INTEGRATIONS.get(flavor)
+    }
+    AUTOLOGGING_INTEGRATIONS.update(dict.fromkeys(before, off))
+
+    def undo() -> None:
+        for flavor, was in before.items():
+            if AUTOLOGGING_INTEGRATIONS.get(flavor) is not off:
+                continue  # somebody else's by now
+            if was is None:
+                del AUTOLOGGING_INTEGRATIONS[flavor]
+            else:
+                AUTOLOGGING_INTEGRATIONS[flavor] = was
+
+    return undo

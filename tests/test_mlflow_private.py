@@ -192,3 +192,24 @@ def test_the_frames_of_mlflow_name_the_evaluators(
         )
     names = dict(seen)
     assert ["biasbios"] in [list(value) for value in names["evaluator_name_list"]]
+
+
+def test_autologging_is_off_while_an_evaluation_runs(
+    registered: Registered, bios: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else evaluations in threads wait for each other for ever where ``openai`` is imported."""
+    pytest.importorskip("openai")
+    from mlflow.utils.autologging_utils import AUTOLOGGING_INTEGRATIONS
+
+    called = []
+    monkeypatch.setattr(mlflow.openai, "autolog", lambda **options: called.append(options))
+    before = dict(AUTOLOGGING_INTEGRATIONS)
+    biasbios_mlflow.evaluate(registered.uri, bios.head(40), n_replicates=100)
+    assert not called
+    assert {name: AUTOLOGGING_INTEGRATIONS[name] for name in before} == before
+    assert not any(config.get("disable") for config in AUTOLOGGING_INTEGRATIONS.values())
+    undo = private.switch_off_autologging()
+    AUTOLOGGING_INTEGRATIONS["openai"] = {"disable": False}  # by the user, meanwhile
+    undo()
+    assert AUTOLOGGING_INTEGRATIONS.pop("openai") == {"disable": False}
+    AUTOLOGGING_INTEGRATIONS.update(before)
